@@ -1,0 +1,1 @@
+"""State that is not trained: BatchNorm statistics and the like."""

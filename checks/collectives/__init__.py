@@ -1,0 +1,1 @@
+"""Communication between the ranks: right, fast, and blamed precisely."""

@@ -1,0 +1,1 @@
+"""What the ranks run on: versions, variables, limits."""

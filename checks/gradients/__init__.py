@@ -1,0 +1,1 @@
+"""Whether replicas train as one."""

@@ -1,0 +1,3 @@
+"""The preflight and the sanitizer for distributed PyTorch training."""
+
+__version__ = "0.1.0"

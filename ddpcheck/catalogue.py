@@ -1,0 +1,109 @@
+"""Find, validate, select and order the checks: built-in ones and plug-ins alike.
+
+The entry points of group ``ddpcheck.checks`` each name a package; every module
+``family/check.py`` below it is a check with the id ``family/check`` (underscores
+become hyphens). The built-in package ``ddpcheck.checks`` is walked the same way.
+"""
+
+from __future__ import annotations
+
+import inspect
+import pkgutil
+from collections.abc import Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from types import ModuleType
+
+import msgspec
+
+from ddpcheck.check import Check, Stage
+from ddpcheck.errors import CatalogueError, UsageError
+
+ENTRY_POINT_GROUP = "ddpcheck.checks"
+BUILT_IN = "ddpcheck.checks"
+
+
+@cache
+def catalogue() -> tuple[Check, ...]:
+    """Return every check there is, in the order in which they run.
+
+    Raises CatalogueError when a module breaks the protocol or two share an id.
+    """
+    packages = [BUILT_IN, *(point.value for point in entry_points(group=ENTRY_POINT_GROUP))]
+    checks = [validated(module) for package in dict.fromkeys(packages) for module in _walk(package)]
+    ids = [check.id for check in checks]
+    for twice in {each for each in ids if ids.count(each) > 1}:
+        raise CatalogueError(f"two checks have the id {twice}: rename one of the modules")
+    return tuple(sorted(checks, key=lambda check: (check.stage.order, check.id)))
+
+
+def select(
+    checks: Sequence[Check], wanted: Iterable[str], unwanted: Iterable[str]
+) -> tuple[Check, ...]:
+    """Return the checks whose id is in ``wanted`` (empty: all) and not in ``unwanted``.
+
+    Each entry is an id, a family, or a pattern such as ``gradients/*``. Raises
+    UsageError for an entry that matches nothing.
+    """
+    kept = {check.id for entry in wanted for check in _matching(checks, entry)}
+    dropped = {check.id for entry in unwanted for check in _matching(checks, entry)}
+    return tuple(c for c in checks if (not kept or c.id in kept) and c.id not in dropped)
+
+
+def check_named(check_id: str) -> Check:
+    """Return the check with exactly this id; raises UsageError with the nearest ids."""
+    for check in catalogue():
+        if check.id == check_id:
+            return check
+    raise UsageError(_unknown(check_id, catalogue()))
+
+
+def validated(module: ModuleType) -> Check:
+    """Return the check that ``module`` is; raises CatalogueError saying what is missing."""
+    family, name = module.__name__.split(".")[-2:]
+    check_id = f"{family}/{name}".replace("_", "-")
+    facts_type = getattr(module, "Facts", None)
+    if not (inspect.isclass(facts_type) and issubclass(facts_type, msgspec.Struct)):
+        raise CatalogueError(f"{check_id}: Facts must be a frozen msgspec.Struct")
+    if not facts_type.__struct_config__.frozen:
+        raise CatalogueError(f"{check_id}: Facts must be a frozen msgspec.Struct")
+    if hasattr(module, "probe") == hasattr(module, "Observer"):
+        raise CatalogueError(f"{check_id}: needs either a function probe or a class Observer")
+    if not callable(getattr(module, "judge", None)):
+        raise CatalogueError(f"{check_id}: needs a function judge")
+    manual = inspect.getdoc(module) or ""
+    for section in ("Why it matters", "What to do"):
+        if section not in manual:
+            raise CatalogueError(f"{check_id}: the docstring lacks the section '{section}'")
+    title = manual.splitlines()[0].rstrip(".")
+    return Check(check_id, _stage_of(family, module), title, manual, facts_type, module)
+
+
+def _stage_of(family: str, module: ModuleType) -> Stage:
+    own = not hasattr(module, "Observer") and family in {stage.value for stage in Stage}
+    return Stage(family) if own else Stage.REHEARSAL
+
+
+def _walk(package_name: str) -> Iterator[ModuleType]:
+    package = import_module(package_name)
+    prefix = package.__name__ + "."
+    for found in pkgutil.walk_packages(package.__path__, prefix):
+        if not found.ispkg and found.name.count(".") == prefix.count(".") + 1:
+            yield import_module(found.name)
+
+
+def _matching(checks: Sequence[Check], entry: str) -> list[Check]:
+    found = [c for c in checks if fnmatchcase(c.id, entry) or c.id.startswith(f"{entry}/")]
+    if not found:
+        raise UsageError(_unknown(entry, checks))
+    return found
+
+
+def _unknown(entry: str, checks: Sequence[Check]) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(entry, [check.id for check in checks], n=2, cutoff=0.5)
+    hint = f"did you mean {' or '.join(near)}?" if near else "'ddpcheck list' shows them all"
+    return f"no check is called '{entry}': {hint}"

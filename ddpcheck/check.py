@@ -1,0 +1,154 @@
+"""What a check is: the protocol that every module in the catalogue satisfies.
+
+A check is a module, not a class to inherit from. It has
+
+* a docstring: the first line states the fault; the sections "Why it matters" and
+  "What to do" are its manual;
+* ``Facts``, a frozen ``msgspec.Struct``: what one rank measured;
+* ``probe(ctx) -> Facts``, or a class ``Observer`` whose ``on_<event>`` methods are
+  called while a training script or the rehearsal runs, and whose ``facts()``
+  returns what it saw;
+* ``judge(facts) -> list[Finding]``, pure: the facts of every rank in, findings out;
+* optionally ``summarize(facts) -> str``: one line for the report, and
+  ``recommend(facts) -> dict[str, Recommendation]``: settings for ``train``.
+
+This module imports no torch, so that judging and listing need none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+
+from ddpcheck.finding import Finding, Recommendation
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    import torch
+
+    from ddpcheck.target.live import LiveTarget
+
+
+class Skip(Exception):
+    """Raised by a probe or an observer that has nothing to measure here; says why."""
+
+
+class Stage(StrEnum):
+    """The stages of a run, in order; a family of the same name runs in its stage."""
+
+    LAUNCH = "launch"
+    ENVIRONMENT = "environment"
+    NETWORK = "network"
+    DEVICES = "devices"
+    COLLECTIVES = "collectives"
+    REHEARSAL = "rehearsal"
+
+    @property
+    def order(self) -> int:
+        """Return the stage's place in the run, from 0."""
+        return tuple(Stage).index(self)
+
+    @property
+    def gates(self) -> bool:
+        """Return whether an error here makes the later stages meaningless."""
+        return self in (Stage.LAUNCH, Stage.NETWORK, Stage.DEVICES)
+
+
+class Profile(StrEnum):
+    """How much a run measures."""
+
+    QUICK = "quick"
+    STANDARD = "standard"
+    FULL = "full"
+
+
+class Joining(msgspec.Struct, frozen=True):
+    """How joining the process group went on this rank."""
+
+    backend: str
+    duration_s: float
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class Context:
+    """Everything a probe may use; a test passes a fake.
+
+    ``target`` and ``joining`` are None before the stage that makes them.
+    ``timeout`` is the time left for a blocking call.
+    """
+
+    rank: int
+    local_rank: int
+    world_size: int
+    environ: Mapping[str, str]
+    host: str
+    backend: str
+    device: str
+    profile: Profile
+    clock: Callable[[], float]
+    timeout: timedelta
+    joining: Joining | None = None
+    store: torch.distributed.Store | None = None
+    target: LiveTarget | None = None
+
+    @property
+    def on_gpu(self) -> bool:
+        """Return whether this rank works on a CUDA device."""
+        return self.device.startswith("cuda")
+
+    def synchronize(self) -> None:
+        """Wait until the device has done all its queued work."""
+        if self.on_gpu:
+            import torch
+
+            torch.cuda.synchronize(self.device)
+
+
+Facts = msgspec.Struct
+
+
+@dataclass(frozen=True)
+class Check:
+    """One validated module of the catalogue."""
+
+    id: str
+    stage: Stage
+    title: str
+    manual: str
+    facts_type: type[Facts]
+    module: ModuleType = field(repr=False)
+
+    @property
+    def is_observer(self) -> bool:
+        """Return whether the check watches the rehearsal instead of probing by itself."""
+        return hasattr(self.module, "Observer")
+
+    def probe(self, ctx: Context) -> Facts:
+        """Measure this rank's facts."""
+        return cast(Facts, self.module.probe(ctx))
+
+    def observer(self, ctx: Context) -> Any:
+        """Return a new observer for this rank."""
+        return self.module.Observer(ctx)
+
+    def judge(self, facts: Mapping[int, Facts]) -> list[Finding]:
+        """Return the findings for the facts of all ranks, each carrying this check's id."""
+        found: list[Finding] = self.module.judge(facts)
+        return [msgspec.structs.replace(each, id=self.id) for each in found]
+
+    def summarize(self, facts: Mapping[int, Facts]) -> str:
+        """Return one line on what was measured, or an empty text."""
+        summarize = getattr(self.module, "summarize", None)
+        return cast(str, summarize(facts)) if summarize else ""
+
+    def recommend(self, facts: Mapping[int, Facts]) -> dict[str, Recommendation]:
+        """Return the settings these facts speak for."""
+        recommend = getattr(self.module, "recommend", None)
+        return cast("dict[str, Recommendation]", recommend(facts)) if recommend else {}

@@ -1,0 +1,1 @@
+"""The run: plan, rank loop, sentinel and deadlines, control channel, merge, judge."""

@@ -1,0 +1,106 @@
+"""What ranks tell: the same entries travel over the channel and into the rank files."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TypeAlias
+
+import msgspec
+
+
+class Present(msgspec.Struct, frozen=True, kw_only=True, tag="present"):
+    """A process has come, and says who it takes itself for."""
+
+    rank: int
+    local_rank: int
+    world_size: int
+    host: str
+    pid: int
+    gpus: int
+    backend: str
+    launcher: str
+    versions: Mapping[str, str]
+
+
+class Began(msgspec.Struct, frozen=True, tag="began"):
+    """The rank starts on a check; ``at`` is Unix time in seconds."""
+
+    check: str
+    at: float
+
+
+class Measured(msgspec.Struct, frozen=True, tag="measured"):
+    """The facts of one check on this rank, as JSON."""
+
+    check: str
+    facts: msgspec.Raw
+    duration_s: float
+
+
+class Skipped(msgspec.Struct, frozen=True, tag="skipped"):
+    """The check had nothing to measure here."""
+
+    check: str
+    reason: str
+
+
+class Crashed(msgspec.Struct, frozen=True, tag="crashed"):
+    """The check's own code raised on this rank."""
+
+    check: str
+    error: str
+    stack: str
+
+
+class Refused(msgspec.Struct, frozen=True, tag="refused"):
+    """The run cannot go on because of a user's mistake; ``message`` says what to do."""
+
+    message: str
+
+
+class Ended(msgspec.Struct, frozen=True, tag="ended"):
+    """The rank came to the end of a stage."""
+
+    stage: str
+
+
+class Stuck(msgspec.Struct, frozen=True, tag="stuck"):
+    """The rank's sentinel saw its check overrun; ``stack`` holds all its threads."""
+
+    check: str
+    stack: str
+
+
+Entry: TypeAlias = Present | Began | Measured | Skipped | Crashed | Refused | Ended | Stuck
+
+_decoder = msgspec.json.Decoder(Entry)
+
+
+def pack(entries: Iterable[Entry]) -> bytes:
+    """Return the entries as JSON lines."""
+    return b"".join(msgspec.json.encode(entry) + b"\n" for entry in entries)
+
+
+def unpack(lines: bytes) -> Iterator[Entry]:
+    """Yield the entries in ``lines``; a half-written last line, or garbage, is left out."""
+    for line in lines.splitlines():
+        try:
+            yield _decoder.decode(line)
+        except msgspec.DecodeError:
+            continue
+
+
+class Journal:
+    """One rank's file of entries, appended to while the run goes on."""
+
+    def __init__(self, run_dir: Path, rank: int) -> None:
+        self.path = run_dir / "ranks" / f"{rank}.jsonl"
+        self.broken = ""
+
+    def write(self, entries: Iterable[Entry]) -> None:
+        """Append the entries; a full disk or a lost directory must not end the run."""
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("ab") as file:
+                file.write(pack(entries))
+        except OSError as error:
+            self.broken = str(error)

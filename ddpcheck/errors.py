@@ -1,0 +1,50 @@
+"""Everything ddpcheck raises on purpose, and the exit codes a command can end with."""
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """The process exit codes that schedulers and scripts may rely on."""
+
+    OK = 0
+    FINDINGS = 1
+    USAGE = 2
+    INTERNAL = 3
+    INCOMPLETE = 4
+    INTERRUPTED = 130
+
+
+class DdpcheckError(Exception):
+    """The root of the tree: its text is one line that says what to do."""
+
+    exit_code = ExitCode.INTERNAL
+
+
+class UsageError(DdpcheckError):
+    """The user asked for something that cannot be done as asked."""
+
+    exit_code = ExitCode.USAGE
+
+
+class TargetError(UsageError):
+    """The user's target cannot be imported, built or used."""
+
+
+class GateError(DdpcheckError):
+    """A report does not allow the training run that was asked for."""
+
+    exit_code = ExitCode.FINDINGS
+
+
+class ReportError(UsageError):
+    """A report or run directory cannot be read or written."""
+
+
+class CatalogueError(DdpcheckError):
+    """A check module breaks the protocol (see ``check.py``)."""
+
+
+class LaunchError(DdpcheckError):
+    """Ranks could not be started, or could not meet."""
+
+    exit_code = ExitCode.INCOMPLETE

@@ -1,0 +1,221 @@
+"""The report: its format, its JSON both ways, and the verdict that follows from it."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ddpcheck.errors import ExitCode, ReportError
+from ddpcheck.finding import Finding, Recommendation, Severity
+
+FORMAT_VERSION = 1
+REPORT_NAME = "report.json"
+
+
+class Verdict(StrEnum):
+    """The one word that a run ends with."""
+
+    PASS = "pass"
+    WARN = "warn"
+    FAIL = "fail"
+    INCOMPLETE = "incomplete"
+
+
+class RankOutcome(StrEnum):
+    """How one rank came through the run."""
+
+    OK = "ok"
+    FAILED = "failed"
+    STALLED = "stalled"
+    LOST = "lost"
+
+
+class CheckOutcome(StrEnum):
+    """How one check ended; a skip is never a pass."""
+
+    PASS = "pass"
+    FAIL = "fail"
+    SKIP = "skip"
+    ERROR = "error"
+
+
+class LastSeen(msgspec.Struct, frozen=True):
+    """What a rank was doing when it last told."""
+
+    check: str
+    stack: str = ""
+
+
+class RankRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One rank that was asked for, whether it came or not."""
+
+    rank: int
+    local_rank: int | None = None
+    host: str = ""
+    device: str = ""
+    outcome: RankOutcome = RankOutcome.OK
+    reason: str = ""
+    last_seen: LastSeen | None = None
+
+
+class CheckRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One check that was asked for; ``duration_s`` is the slowest rank's."""
+
+    id: str
+    stage: str
+    title: str
+    outcome: CheckOutcome
+    reason: str = ""
+    summary: str = ""
+    duration_s: float = 0.0
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """What was asked for and what ran; times are UTC, durations wall seconds."""
+
+    id: str
+    command: str
+    launcher: str
+    backend: str
+    profile: str
+    requested_world_size: int
+    world_size: int
+    hosts: Sequence[str]
+    started_at: str
+    duration_s: float
+    versions: Mapping[str, str]
+    target: str = ""
+
+
+class FoldedFact(msgspec.Struct, frozen=True):
+    """A fact and all ranks that measured exactly this."""
+
+    ranks: Sequence[int]
+    value: Any
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything a run has to tell."""
+
+    format_version: int = FORMAT_VERSION
+    verdict: Verdict
+    run: Run
+    ranks: Sequence[RankRecord]
+    checks: Sequence[CheckRecord]
+    findings: Sequence[Finding]
+    recommendation: Mapping[str, Recommendation]
+    facts: Mapping[str, Sequence[FoldedFact]]
+    training: Mapping[str, Any] | None = None
+
+    def count(self, severity: Severity) -> int:
+        """Return how many findings have exactly this severity."""
+        return sum(finding.severity is severity for finding in self.findings)
+
+
+def fold(values: Mapping[int, Any]) -> list[FoldedFact]:
+    """Return each distinct value once, with the ranks that have it, in rank order."""
+    folded: dict[bytes, tuple[list[int], Any]] = {}
+    for rank in sorted(values):
+        plain = msgspec.to_builtins(values[rank])
+        folded.setdefault(msgspec.json.encode(plain), ([], plain))[0].append(rank)
+    return [FoldedFact(tuple(ranks), value) for ranks, value in folded.values()]
+
+
+def unfold(folded: Iterable[FoldedFact]) -> dict[int, Any]:
+    """Return the plain value of every rank: the inverse of ``fold``."""
+    return {rank: each.value for each in folded for rank in each.ranks}
+
+
+def verdict_of(
+    ranks: Iterable[RankRecord], checks: Iterable[CheckRecord], findings: Iterable[Finding]
+) -> Verdict:
+    """Return the verdict; what did not run to its end is never a pass."""
+    gone = {RankOutcome.STALLED, RankOutcome.LOST}
+    worst = max((finding.severity.weight for finding in findings), default=0)
+    if any(rank.outcome in gone for rank in ranks):
+        return Verdict.INCOMPLETE
+    if worst == Severity.ERROR.weight:
+        return Verdict.FAIL
+    if any(check.outcome is CheckOutcome.ERROR for check in checks):
+        return Verdict.INCOMPLETE
+    return Verdict.WARN if worst == Severity.WARNING.weight else Verdict.PASS
+
+
+def exit_code_of(report: Report, fail_on: Severity) -> ExitCode:
+    """Return the exit code: 4 for ranks that are gone wins over 1 for findings over 3."""
+    if any(rank.outcome in (RankOutcome.STALLED, RankOutcome.LOST) for rank in report.ranks):
+        return ExitCode.INCOMPLETE
+    if any(finding.severity.weight >= fail_on.weight for finding in report.findings):
+        return ExitCode.FINDINGS
+    if any(check.outcome is CheckOutcome.ERROR for check in report.checks):
+        return ExitCode.INTERNAL
+    return ExitCode.OK
+
+
+def to_json(report: Report) -> bytes:
+    """Return the report as indented JSON that ends with a newline."""
+    return msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n"
+
+
+def from_json(text: bytes, source: str = "report") -> Report:
+    """Return the report that ``text`` holds; raises ReportError naming ``source``."""
+    try:
+        version = msgspec.json.decode(text, type=_Versioned).format_version
+        if version > FORMAT_VERSION:
+            raise ReportError(
+                f"{source} has format version {version}, newer than {FORMAT_VERSION}: "
+                "read it with a newer ddpcheck"
+            )
+        return msgspec.json.decode(text, type=Report)
+    except msgspec.DecodeError as error:
+        raise ReportError(f"{source} is not a ddpcheck report: {error}") from error
+
+
+def read_report(path: Path) -> Report:
+    """Return the report at ``path``, a file or a run directory; raises ReportError."""
+    return from_json(_read(report_file(path)), str(report_file(path)))
+
+
+def report_file(path: Path) -> Path:
+    """Return the report file that ``path``, a file or a run directory, stands for."""
+    return path / REPORT_NAME if path.is_dir() else path
+
+
+def write_report(report: Report, run_dir: Path) -> Path:
+    """Write ``report.json`` in one piece and return its path; raises ReportError."""
+    return _write_in_one_piece(run_dir / REPORT_NAME, to_json(report))
+
+
+def add_training(path: Path, training: Mapping[str, Any]) -> None:
+    """Add the section ``training`` to the report file at ``path``.
+
+    Works on the plain JSON, so that fields this version does not know survive.
+    """
+    file = report_file(path)
+    plain: dict[str, Any] = msgspec.json.decode(_read(file))
+    plain["training"] = msgspec.to_builtins(training)
+    _write_in_one_piece(file, msgspec.json.format(msgspec.json.encode(plain), indent=1) + b"\n")
+
+
+class _Versioned(msgspec.Struct):
+    format_version: int
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise ReportError(f"cannot read {file}: {error.strerror}; name a report.json") from error
+
+
+def _write_in_one_piece(file: Path, text: bytes) -> Path:
+    # Renaming is atomic: a reader, or a crash in between, never sees half a report.
+    draft = file.with_suffix(".tmp")
+    try:
+        draft.write_bytes(text)
+        draft.replace(file)
+    except OSError as error:
+        raise ReportError(f"cannot write {file}: {error.strerror}; choose --report-dir") from error
+    return file

@@ -1,0 +1,54 @@
+"""What the user asked for, as plain values that travel to every rank."""
+
+from dataclasses import dataclass
+
+from ddpcheck.check import Profile
+from ddpcheck.finding import Severity
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaunchOptions:
+    """How ranks come to be, under torchrun's own option names."""
+
+    nproc_per_node: int | None = None
+    nnodes: int = 1
+    node_rank: int = 0
+    master_addr: str = "127.0.0.1"
+    master_port: int = 29500
+    rdzv_backend: str = "static"
+    rdzv_endpoint: str = ""
+    rdzv_id: str = "none"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSettings:
+    """The settings of ``ddpcheck run``."""
+
+    select: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
+    profile: Profile = Profile.STANDARD
+    backend: str = "auto"
+    target: str = "minigpt"
+    data: str = ""
+    report_dir: str = "reports"
+    fail_on: Severity = Severity.ERROR
+    format: str = "text"
+    deadline_s: float = 60.0
+    command: str = "ddpcheck run"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainSettings:
+    """The settings of ``ddpcheck train``; None means: as the report recommends."""
+
+    report: str = ""
+    force: bool = False
+    strategy: str = "ddp"
+    precision: str | None = None
+    steps: int = 300
+    global_batch: int = 32
+    data: str = ""
+    checkpoint_dir: str = ""
+    backend: str = "auto"
+    deadline_s: float = 600.0
+    command: str = "ddpcheck train"

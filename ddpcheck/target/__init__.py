@@ -1,0 +1,1 @@
+"""What is rehearsed: the built-in models, or the user's factory."""

@@ -1,0 +1,1 @@
+"""The reference training run."""

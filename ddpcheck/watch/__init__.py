@@ -1,0 +1,1 @@
+"""The event stream from a training script, for the observers."""
