@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import msgspec
 
@@ -29,8 +29,6 @@ from ddpcheck.finding import Finding, Recommendation
 
 if TYPE_CHECKING:
     from datetime import timedelta
-
-    import torch
 
     from ddpcheck.target.live import LiveTarget
 
@@ -76,6 +74,16 @@ class Joining(msgspec.Struct, frozen=True):
     error: str | None = None
 
 
+class KeyValueStore(Protocol):
+    """The part of torch's store that probes may use; ``get`` waits until the key is there."""
+
+    def set(self, key: str, value: str | bytes, /) -> None:
+        """Write a value."""
+
+    def get(self, key: str, /) -> bytes:
+        """Return the value, waiting for it."""
+
+
 @dataclass(frozen=True)
 class Context:
     """Everything a probe may use; a test passes a fake.
@@ -95,8 +103,19 @@ class Context:
     clock: Callable[[], float]
     timeout: timedelta
     joining: Joining | None = None
-    store: torch.distributed.Store | None = None
+    store: KeyValueStore | None = None
     target: LiveTarget | None = None
+
+    def require_group(self) -> None:
+        """Raise Skip unless this rank has joined the process group."""
+        if self.joining is None or self.joining.error is not None:
+            raise Skip("there is no process group")
+
+    def require_target(self) -> LiveTarget:
+        """Return the target; raises Skip when there is none to measure."""
+        if self.target is None:
+            raise Skip("there is no target to measure: the rehearsal did not run to its end")
+        return self.target
 
     @property
     def on_gpu(self) -> bool:
