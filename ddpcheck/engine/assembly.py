@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from ddpcheck.catalogue import catalogue
+from ddpcheck.check import Check, Stage
 from ddpcheck.engine.entries import Began, Ended, Entry, Present, Stuck, unpack
 from ddpcheck.engine.judging import Judgement, judge_check, not_run
 from ddpcheck.errors import ReportError
@@ -31,14 +32,24 @@ def build_report(
     run: Run,
     judgements: Sequence[Judgement],
     entries: Mapping[int, Sequence[Entry]],
-    gone: Mapping[int, RankRecord],
-    device_of: Mapping[int, str],
+    gone: Mapping[int, str],
+    absent: Sequence[int] = (),
 ) -> Report:
-    """Return the report; ``gone`` holds a record for each rank that did not come through."""
+    """Return the report from what each seat told.
+
+    ``gone`` says of seats that did not come through why; ``absent`` are the ranks that
+    never came, so that no seat is theirs.
+    """
     ranks = [
-        gone.get(rank) or _came_through(rank, entries.get(rank, ()), judgements, device_of)
-        for rank in sorted({*entries, *gone})
+        _lost(told, run.backend, gone[seat])
+        if seat in gone
+        else _came_through(seat, told, judgements, run.backend)
+        for seat, told in entries.items()
     ]
+    ranks += [
+        RankRecord(rank=rank, outcome=RankOutcome.LOST, reason="never came") for rank in absent
+    ]
+    ranks.sort(key=lambda record: record.rank)
     findings = sorted(
         (finding for judgement in judgements for finding in judgement.findings),
         key=lambda finding: -finding.severity.weight,
@@ -55,23 +66,6 @@ def build_report(
     )
 
 
-def lost(rank: int, told: Sequence[Entry], reason: str, device: str = "") -> RankRecord:
-    """Return the record of a rank that is gone; ``stalled`` when its sentinel still spoke."""
-    stuck = next((entry for entry in told if isinstance(entry, Stuck)), None)
-    present = _presence(told)
-    began = [entry.check for entry in told if isinstance(entry, Began)]
-    check = stuck.check if stuck else began[-1] if began else ""
-    return RankRecord(
-        rank=rank,
-        local_rank=present.local_rank if present else None,
-        host=present.host if present else "",
-        device=device,
-        outcome=RankOutcome.STALLED if stuck else RankOutcome.LOST,
-        reason=f"{reason} in {check}" if check else reason,
-        last_seen=LastSeen(check, stuck.stack if stuck else "") if check else None,
-    )
-
-
 def assemble(run_dir: Path, reasons: Mapping[int, str]) -> Report:
     """Return the report that the rank files in ``run_dir`` allow; raises ReportError.
 
@@ -82,60 +76,92 @@ def assemble(run_dir: Path, reasons: Mapping[int, str]) -> Report:
         run = msgspec.json.decode((run_dir / RUN_NAME).read_bytes(), type=Run)
     except (OSError, msgspec.DecodeError) as error:
         raise ReportError(f"{run_dir} holds neither {REPORT_NAME} nor a started run") from error
-    entries = _read_rank_files(run_dir)
-    begun = [c for c in catalogue() if any(_mentions(c.id, told) for told in entries.values())]
+    entries = {seat: told for seat, told in _read_rank_files(run_dir).items() if _presence(told)}
+    stage = _last_stage(entries)
     gone = {
-        rank: lost(rank, entries.get(rank, ()), reasons.get(rank, "its file ends"))
-        for rank in range(run.requested_world_size)
-        if rank in reasons or not entries.get(rank)
+        seat: reasons.get(seat, f"its file ends before the end of stage {stage}")
+        for seat, told in entries.items()
+        if seat in reasons or not _has_ended(told, stage)
     }
-    judgements = [
-        judge_check(check, entries) if check in begun else not_run(check, "the run ended before it")
-        for check in catalogue()
-    ]
-    return build_report(run, judgements, entries, gone, {})
+    return build_report(
+        run,
+        [_judgement(check, entries) for check in catalogue()],
+        entries,
+        gone,
+        absent=sorted(set(range(run.requested_world_size)) - set(entries)),
+    )
+
+
+def _judgement(check: Check, entries: Mapping[int, Sequence[Entry]]) -> Judgement:
+    reached = any(
+        getattr(entry, "check", None) == check.id for told in entries.values() for entry in told
+    )
+    return judge_check(check, entries) if reached else not_run(check, "the run ended before it")
 
 
 def _read_rank_files(run_dir: Path) -> dict[int, list[Entry]]:
     files = [f for f in (run_dir / "ranks").glob("*.jsonl") if re.fullmatch(r"\d+", f.stem)]
-    return {int(file.stem): list(unpack(file.read_bytes())) for file in files}
+    return {
+        int(file.stem): list(unpack(file.read_bytes()))
+        for file in sorted(files, key=lambda file: int(file.stem))
+    }
 
 
-def _mentions(check_id: str, told: Sequence[Entry]) -> bool:
-    return any(
-        getattr(entry, "check", None) == check_id and not isinstance(entry, Began) for entry in told
-    )
+def _last_stage(entries: Mapping[int, Sequence[Entry]]) -> str:
+    """Return the stage that the farthest rank came to the end of."""
+    ended = [entry.stage for told in entries.values() for entry in told if isinstance(entry, Ended)]
+    return max(ended, key=lambda stage: Stage(stage).order, default="")
+
+
+def _has_ended(told: Sequence[Entry], stage: str) -> bool:
+    return any(isinstance(entry, Ended) and entry.stage == stage for entry in told)
 
 
 def _presence(told: Sequence[Entry]) -> Present | None:
     return next((entry for entry in told if isinstance(entry, Present)), None)
 
 
-def _came_through(
-    rank: int,
-    told: Sequence[Entry],
-    judgements: Sequence[Judgement],
-    device_of: Mapping[int, str],
-) -> RankRecord:
+def _record(told: Sequence[Entry], backend: str, outcome: RankOutcome, reason: str) -> RankRecord:
     present = _presence(told)
+    if present is None:
+        raise ReportError("a rank file does not begin with who its rank is")
+    on_gpu = backend == "nccl" and present.gpus
+    return RankRecord(
+        rank=present.rank,
+        local_rank=present.local_rank,
+        host=present.host,
+        device=f"cuda:{present.local_rank % present.gpus}" if on_gpu else "cpu",
+        outcome=outcome,
+        reason=reason,
+    )
+
+
+def _lost(told: Sequence[Entry], backend: str, why: str) -> RankRecord:
+    """Return the record of a rank that is gone: stalled when its sentinel still spoke."""
+    stuck = next((entry for entry in told if isinstance(entry, Stuck)), None)
+    check = stuck.check if stuck else _last_check(told)
+    outcome = RankOutcome.STALLED if stuck else RankOutcome.LOST
+    record = _record(told, backend, outcome, f"{why} in {check}" if check else why)
+    seen = LastSeen(check, stuck.stack if stuck else "") if check else None
+    return msgspec.structs.replace(record, last_seen=seen)
+
+
+def _last_check(told: Sequence[Entry]) -> str:
+    return next((entry.check for entry in reversed(told) if isinstance(entry, Began)), "")
+
+
+def _came_through(
+    seat: int, told: Sequence[Entry], judgements: Sequence[Judgement], backend: str
+) -> RankRecord:
+    record = _record(told, backend, RankOutcome.OK, "")
+    crashed = [f"{each.record.id} raised" for each in judgements if seat in each.crashed_ranks]
     blamed = [
         f"{finding.id}: {finding.title}"
         for judgement in judgements
         for finding in judgement.findings
-        if finding.severity is Severity.ERROR and rank in finding.ranks
+        if finding.severity is Severity.ERROR and record.rank in finding.ranks
     ]
-    crashed = [f"{each.record.id} raised" for each in judgements if rank in each.crashed_ranks]
     reasons = [*crashed, *blamed]
-    return RankRecord(
-        rank=rank,
-        local_rank=present.local_rank if present else None,
-        host=present.host if present else "",
-        device=device_of.get(rank, ""),
-        outcome=RankOutcome.FAILED if reasons else RankOutcome.OK,
-        reason=reasons[0] if reasons else "",
-    )
-
-
-def reached_end(told: Sequence[Entry], stage: str) -> bool:
-    """Return whether these entries come to the end of ``stage``."""
-    return any(isinstance(entry, Ended) and entry.stage == stage for entry in told)
+    if not reasons:
+        return record
+    return msgspec.structs.replace(record, outcome=RankOutcome.FAILED, reason=reasons[0])

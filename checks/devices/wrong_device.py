@@ -1,0 +1,152 @@
+"""A tensor of the training is on another device than its rank.
+
+Why it matters
+    A parameter, batch or optimizer state on the wrong device fails late, or silently costs
+    a copy in every step. A rank that opened a context on another rank's GPU holds hundreds
+    of megabytes there, and the rank it belongs to runs out of memory first.
+
+What to do
+    Call torch.cuda.set_device(LOCAL_RANK) before anything else touches CUDA, write
+    ``cuda:{LOCAL_RANK}`` instead of ``cuda:0``, and pass map_location to torch.load.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ddpcheck.check import Context, Skip
+from ddpcheck.finding import Finding
+
+if TYPE_CHECKING:
+    import torch
+    from torch.utils.hooks import RemovableHandle
+
+    from ddpcheck.target.live import LiveTarget
+
+# How many misplaced tensors one rank keeps: the first ones show the pattern.
+KEPT_TENSORS = 8
+
+
+class Misplaced(msgspec.Struct, frozen=True, array_like=True):
+    """A tensor by what it is, its name and the device it is on."""
+
+    what: str
+    name: str
+    device: str
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """What was looked at on this rank, what was misplaced, and foreign contexts by GPU."""
+
+    device: str
+    looked_at: int
+    misplaced: tuple[Misplaced, ...]
+    contexts_elsewhere: tuple[str, ...]
+
+
+class Observer:
+    """Looks at every tensor that training touches, in its first step and after its last."""
+
+    def __init__(self, ctx: Context) -> None:
+        self._device = ctx.device
+        self._live: LiveTarget | None = None
+        self._hook: RemovableHandle | None = None
+        self._seen: dict[tuple[str, str], str] = {}
+
+    def on_built(self, live: LiveTarget) -> None:
+        """Look at the model, and hook what goes into it."""
+        self._live = live
+        self._look("parameter", live.module.named_parameters())
+        self._look("buffer", live.module.named_buffers())
+        self._hook = live.module.register_forward_pre_hook(self._on_input, with_kwargs=True)
+
+    def on_batch(self, step: int, batch: object) -> None:
+        """Look at the batch as the loader gave it: on the CPU, or on the rank's device."""
+        if step == 0:
+            self._look("batch", self._numbered(batch), also="cpu")
+
+    def on_loss(self, step: int, loss: torch.Tensor) -> None:
+        """Look at the loss."""
+        if step == 0:
+            self._look("loss", [("loss", loss)])
+
+    def facts(self) -> Facts:
+        """Look at the optimizer's state and at contexts elsewhere; return it all."""
+        from ddpcheck.target.contexts import contexts_elsewhere
+
+        if self._live is None:
+            raise Skip("the target was not built")
+        if self._hook is not None:
+            self._hook.remove()
+        self._look("optimizer state", self._optimizer_state(self._live))
+        wrong = [
+            Misplaced(what, name, where) for (what, name), where in self._seen.items() if where
+        ]
+        elsewhere = tuple(contexts_elsewhere(self._device))
+        return Facts(self._device, len(self._seen), tuple(wrong[:KEPT_TENSORS]), elsewhere)
+
+    def _on_input(self, _module: object, args: Any, kwargs: Any) -> None:
+        self._look("model input", self._numbered((args, kwargs)))
+
+    def _look(self, what: str, named: Iterable[tuple[str, torch.Tensor]], also: str = "") -> None:
+        for name, tensor in named:
+            where = str(tensor.device)
+            self._seen[what, name] = "" if where in {self._device, also} else where
+
+    def _numbered(self, batch: object) -> list[tuple[str, torch.Tensor]]:
+        from ddpcheck.target.live import tensors_in
+
+        return [(f"tensor {number}", each) for number, each in enumerate(tensors_in(batch))]
+
+    def _optimizer_state(self, live: LiveTarget) -> list[tuple[str, torch.Tensor]]:
+        # A step counter is a scalar that optimizers keep on the CPU on purpose.
+        return [
+            (f"{number}.{key}", value)
+            for number, state in enumerate(live.optimizer.state.values())
+            for key, value in state.items()
+            if hasattr(value, "device") and not (value.device.type == "cpu" and value.dim() == 0)
+        ]
+
+
+def judge(facts: Mapping[int, Facts]) -> list[Finding]:
+    """Return a finding for misplaced tensors, and one for contexts on others' GPUs."""
+    misplaced = {rank: fact.misplaced for rank, fact in facts.items() if fact.misplaced}
+    elsewhere = {r: fact.contexts_elsewhere for r, fact in facts.items() if fact.contexts_elsewhere}
+    found: list[Finding] = []
+    if misplaced:
+        first = min(misplaced)
+        one = misplaced[first][0]
+        found.append(
+            Finding(
+                title=f"a {one.what} is not on its rank's device",
+                message=f"rank {first} works on {facts[first].device}, but {one.what} {one.name} is "
+                f"on {one.device}",
+                fix=f"move it to the rank's device: cuda:LOCAL_RANK, not a fixed {one.device}",
+                ranks=tuple(sorted(misplaced)),
+                evidence={
+                    str(r): [f"{m.what} {m.name}: {m.device}" for m in misplaced[r]]
+                    for r in misplaced
+                },
+            )
+        )
+    if elsewhere:
+        first = min(elsewhere)
+        found.append(
+            Finding(
+                title="a rank holds a context on another GPU",
+                message=f"rank {first} works on {facts[first].device} and also holds memory on "
+                f"{', '.join(elsewhere[first])}",
+                fix="call torch.cuda.set_device(LOCAL_RANK) first, and pass map_location to torch.load",
+                ranks=tuple(sorted(elsewhere)),
+            )
+        )
+    return found
+
+
+def summarize(facts: Mapping[int, Facts]) -> str:
+    """Return how much was looked at."""
+    fact = next(iter(facts.values()))
+    return f"{fact.looked_at} tensors of the training are on their rank's device"

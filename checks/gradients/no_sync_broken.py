@@ -1,0 +1,110 @@
+"""``no_sync`` does not skip the synchronization, or the backward after it does not sync.
+
+Why it matters
+    Gradient accumulation runs all but the last backward pass in ``no_sync``. If it does
+    not skip, every micro-step pays for an all-reduce; if the next backward does not sync
+    what was accumulated, replicas drift apart without an error.
+
+What to do
+    Call forward inside ``no_sync`` too, not backward alone: forward decides. Check
+    subclasses and wrappers of DistributedDataParallel for their own ``no_sync``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from ddpcheck.check import Context, Skip
+from ddpcheck.finding import Finding, Severity
+from ddpcheck.measures.sketch import Sketch, first_difference, relative_difference
+
+# Inside no_sync the gradient is this rank's own, from the same operations as without DDP:
+# equal but for the order of sums. Another rank's data changes it by far more.
+OWN_RELATIVE = 1e-3
+# After the synchronization all ranks hold the result of one reduction.
+SYNCED_RELATIVE = 1e-3
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """Gradients by parameter name: without DDP, inside no_sync, and synced after it."""
+
+    local: dict[str, Sketch]
+    inside: dict[str, Sketch]
+    after: dict[str, Sketch]
+
+
+def probe(ctx: Context) -> Facts:
+    """Accumulate one backward inside ``no_sync`` and one after it."""
+    from ddpcheck.target.live import moved
+    from ddpcheck.target.reference import first_slice, gradient, steady
+    from ddpcheck.target.sketch import sketch_all
+
+    live = ctx.require_target()
+    if live.ddp is None:
+        raise Skip("the target is not wrapped in DistributedDataParallel")
+    batch = moved(first_slice(live), live.device)
+    with steady(live.ddp):
+        local = sketch_all(gradient(live.module, live.loss, batch).items())
+        with live.ddp.no_sync():
+            live.loss(live.ddp, batch).backward()
+        inside = sketch_all((name, p.grad) for name, p in live.module.named_parameters())
+        live.loss(live.ddp, batch).backward()
+    after = sketch_all((name, p.grad) for name, p in live.module.named_parameters())
+    live.ddp.zero_grad(set_to_none=True)
+    return Facts(local, inside, after)
+
+
+def judge(facts: Mapping[int, Facts]) -> list[Finding]:
+    """Return findings for a synchronization inside, or a missing one after, ``no_sync``."""
+    return [*_synced_inside(facts), *_unsynced_after(facts)]
+
+
+def summarize(facts: Mapping[int, Facts]) -> str:
+    """Return what was seen."""
+    return f"no_sync skips and the next backward syncs on {len(facts)} ranks"
+
+
+def _synced_inside(facts: Mapping[int, Facts]) -> list[Finding]:
+    apart = {
+        rank: max(
+            (
+                relative_difference(fact.local[name], fact.inside[name])
+                for name in fact.local
+                if name in fact.inside
+            ),
+            default=0.0,
+        )
+        for rank, fact in facts.items()
+    }
+    bad = tuple(rank for rank in sorted(apart) if apart[rank] > OWN_RELATIVE)
+    if not bad:
+        return []
+    return [
+        Finding(
+            title="no_sync does not skip the synchronization",
+            message=f"gradients inside no_sync are off from the rank's own by {max(apart.values()):.1e}, "
+            f"limit {OWN_RELATIVE:.0e}",
+            fix="see what overrides no_sync or require_backward_grad_sync in the wrapped model",
+            ranks=bad,
+            severity=Severity.WARNING,
+        )
+    ]
+
+
+def _unsynced_after(facts: Mapping[int, Facts]) -> list[Finding]:
+    found = first_difference({rank: fact.after for rank, fact in facts.items()})
+    if found is None or found.relative <= SYNCED_RELATIVE:
+        return []
+    return [
+        Finding(
+            title="the backward after no_sync does not synchronize",
+            message=f"gradient of {found.name} is the first of {found.differing} that differ; "
+            f"relative difference {found.relative:.1e}, limit {SYNCED_RELATIVE:.0e}",
+            fix="run the last forward and backward of an accumulation outside no_sync, and wrap "
+            "after the last change to requires_grad",
+            ranks=found.ranks,
+            evidence={"parameter": found.name, "relative_difference": found.relative},
+        )
+    ]

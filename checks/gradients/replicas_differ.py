@@ -1,0 +1,135 @@
+"""The replicas of the model differ between ranks.
+
+Why it matters
+    Data-parallel training is one training only as long as every rank holds the same
+    parameters. Replicas that drift apart raise no error: the loss still falls, and the
+    checkpoint holds whatever rank 0 happened to become.
+
+What to do
+    Run forward through the wrapped model, never through ``.module``. Wrap after the last
+    change to ``requires_grad`` and to the modules. Load a checkpoint on every rank, before
+    wrapping. Step the optimizer only after a backward pass that was not in ``no_sync``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ddpcheck.check import Context, Skip
+from ddpcheck.finding import Confidence, Finding, Severity
+from ddpcheck.measures.sketch import Difference, Sketch, first_difference
+
+if TYPE_CHECKING:
+    from ddpcheck.target.live import LiveTarget
+
+# Replicas that apply the same gradient are equal bit by bit. Differences of some units in the
+# last place come from kernels that are not deterministic, and are no fault of the training.
+ROUNDING_UNITS = 8.0
+# A gradient that misses a bucket in one step raises in the next: two steps tell.
+GRADIENT_STEPS = 2
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """Sketches by parameter name, in model order; gradients by step.
+
+    ``unit`` is the relative rounding unit (eps) of the coarsest parameter dtype.
+    """
+
+    unit: float
+    before: dict[str, Sketch]
+    gradients: list[dict[str, Sketch]]
+    after: dict[str, Sketch]
+    steps: int
+
+
+class Observer:
+    """Sketches parameters before and after, and the gradients of the first steps."""
+
+    def __init__(self, ctx: Context) -> None:
+        del ctx
+        self._live: LiveTarget | None = None
+        self._unit = 0.0
+        self._before: dict[str, Sketch] = {}
+        self._gradients: list[dict[str, Sketch]] = []
+        self._steps = 0
+
+    def on_built(self, live: LiveTarget) -> None:
+        """Sketch the parameters that training starts from."""
+        import torch
+
+        self._live = live
+        parameters = list(live.module.parameters())
+        floating = [p.dtype for p in parameters if p.is_floating_point()]
+        self._unit = max((torch.finfo(dtype).eps for dtype in floating), default=0.0)
+        self._before = self._sketch(lambda parameter: parameter)
+
+    def on_gradients(self, step: int) -> None:
+        """Sketch what the optimizer is about to use."""
+        if step < GRADIENT_STEPS:
+            self._gradients.append(self._sketch(lambda parameter: parameter.grad))
+
+    def on_step(self, step: int) -> None:
+        """Count the step."""
+        self._steps = step + 1
+
+    def facts(self) -> Facts:
+        """Return the sketches, with those of the parameters as they are now."""
+        after = self._sketch(lambda parameter: parameter)
+        return Facts(self._unit, self._before, self._gradients, after, self._steps)
+
+    def _sketch(self, pick: Callable[..., object]) -> dict[str, Sketch]:
+        from ddpcheck.target.sketch import sketch_all
+
+        if self._live is None:
+            raise Skip("the target was not built")
+        named = list(self._live.module.named_parameters())
+        if any(hasattr(p, "placements") or hasattr(p, "_is_sharded") for _, p in named):
+            raise Skip("the parameters are sharded: ranks hold different parts by design")
+        return sketch_all((name, pick(parameter)) for name, parameter in named)
+
+
+def judge(facts: Mapping[int, Facts]) -> list[Finding]:
+    """Return one finding: the earliest moment at which the replicas differ.
+
+    Gradients that differ are no fault by themselves (an optimizer may average later): they
+    are the cause when parameters differ afterwards.
+    """
+    before = first_difference({rank: fact.before for rank, fact in facts.items()})
+    if before:
+        return [_finding(facts, before, "parameters differ before the first step", "parameter")]
+    after = first_difference({rank: fact.after for rank, fact in facts.items()})
+    if not after:
+        return []
+    for step in range(min(len(fact.gradients) for fact in facts.values())):
+        cause = first_difference({rank: fact.gradients[step] for rank, fact in facts.items()})
+        if cause:
+            title = f"gradients of step {step} are not synchronized"
+            return [_finding(facts, cause, title, "gradient of")]
+    steps = max(fact.steps for fact in facts.values())
+    title = f"parameters differ after {steps} steps, though gradients were equal"
+    return [_finding(facts, after, title, "parameter")]
+
+
+def summarize(facts: Mapping[int, Facts]) -> str:
+    """Return what was compared."""
+    fact = next(iter(facts.values()))
+    return f"{len(fact.after)} parameters compared on {len(facts)} ranks over {fact.steps} steps"
+
+
+def _finding(facts: Mapping[int, Facts], found: Difference, title: str, what: str) -> Finding:
+    limit = ROUNDING_UNITS * max(fact.unit for fact in facts.values())
+    rounding = found.relative <= limit
+    return Finding(
+        title=title,
+        message=f"{what} {found.name} is the first of {found.differing} that differ; relative "
+        f"difference {found.relative:.1e}, limit {limit:.0e}",
+        fix="see that every forward runs through the wrapped model, that nothing changes "
+        "requires_grad or the parameters after wrapping, and that all ranks load the checkpoint",
+        ranks=found.ranks,
+        severity=Severity.INFO if rounding else Severity.ERROR,
+        confidence=Confidence.LOW if rounding else Confidence.HIGH,
+        evidence={"parameter": found.name, "relative_difference": found.relative},
+    )

@@ -1,0 +1,193 @@
+"""The command line: argv -> settings -> exit code."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from ddpcheck import __version__
+from ddpcheck.errors import DdpcheckError, ExitCode
+
+EPILOG = """\
+exit codes:
+  0    no finding at or above --fail-on
+  1    findings
+  2    usage: the message says what to change
+  3    internal error
+  4    incomplete: a rank was lost, stalled or never came
+  130  interrupted
+
+Every option can be set by a variable: --report-dir by DDPCHECK_REPORT_DIR, and so on.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit code."""
+    given = list(sys.argv[1:] if argv is None else argv)
+    options = build_parser().parse_args(given)
+    try:
+        return int(_dispatch(options, given))
+    except DdpcheckError as error:
+        sys.stderr.write(f"ddpcheck: {error}\n")
+        return int(error.exit_code)
+    except KeyboardInterrupt:
+        sys.stderr.write("ddpcheck: interrupted\n")
+        return int(ExitCode.INTERRUPTED)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser; each option's default comes from its DDPCHECK_ variable."""
+    parser = argparse.ArgumentParser(
+        prog="ddpcheck",
+        description="The preflight and the sanitizer for distributed PyTorch training.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"ddpcheck {__version__}")
+    commands = parser.add_subparsers(dest="name", required=True, metavar="COMMAND")
+    _add_run(commands.add_parser("run", help="check a machine or cluster before a job"))
+    _add_train(commands.add_parser("train", help="the reference training run"))
+    _add_report(commands.add_parser("report", help="show a report, or what a crash left"))
+    commands.add_parser("list", help="list the checks")
+    explain = commands.add_parser("explain", help="the manual of one check")
+    explain.add_argument("id", help="such as collectives/wrong-allreduce")
+    return parser
+
+
+def _add_run(parser: argparse.ArgumentParser) -> None:
+    _add_launch_options(parser)
+    add = _Adder(parser)
+    add("--select", metavar="ID,...", help="run only these checks, families or patterns")
+    add("--skip", metavar="ID,...", help="leave these out")
+    add("--profile", choices=("quick", "standard", "full"), default="standard")
+    add("--backend", choices=("auto", "gloo", "nccl"), default="auto")
+    add(
+        "--target",
+        default="minigpt",
+        metavar="TARGET",
+        help="minigpt, convnet, MODULE:FACTORY or FILE.py:FACTORY",
+    )
+    add("--data", default="", metavar="FILE", help="text for the built-in targets")
+    add("--report-dir", default="reports", metavar="DIR")
+    add("--fail-on", choices=("error", "warning"), default="error")
+    add("--format", choices=("text", "json", "markdown"), default="text")
+    add("--deadline", type=float, default=60.0, metavar="SECONDS", help="bound of each probe")
+
+
+def _add_train(parser: argparse.ArgumentParser) -> None:
+    _add_launch_options(parser)
+    add = _Adder(parser)
+    add("--from", dest="report", default="reports/latest", metavar="REPORT")
+    add("--strategy", choices=("ddp",), default="ddp")
+    add("--precision", choices=("fp32", "bf16"), help="default: as the report recommends")
+    add("--steps", type=int, default=300)
+    add("--global-batch", type=int, default=32, metavar="SEQUENCES")
+    add("--data", default="", metavar="FILE", help="text to train on; default: Python's own source")
+    add("--checkpoint-dir", default="", metavar="DIR", help="default: beside the report")
+    add("--backend", choices=("auto", "gloo", "nccl"), default="auto")
+    parser.add_argument("--force", action="store_true", help="train whatever the report says")
+
+
+def _add_report(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("path", metavar="REPORT_OR_DIR", nargs="?", default="reports/latest")
+    _Adder(parser)("--format", choices=("text", "json", "markdown"), default="text")
+
+
+def _add_launch_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("launch options, as torchrun's; ignored inside a launcher")
+    add = _Adder(group)
+    add("--nproc-per-node", type=_positive, metavar="N", help="default: one a GPU, or 2")
+    add("--nnodes", type=_positive, default=1, metavar="N")
+    add("--node-rank", type=int, default=0, metavar="N")
+    add("--master-addr", default="127.0.0.1", metavar="HOST")
+    add("--master-port", type=int, default=29500, metavar="PORT")
+    add("--rdzv-backend", default="static", metavar="NAME")
+    add("--rdzv-endpoint", default="", metavar="HOST:PORT")
+    add("--rdzv-id", default="none", metavar="ID")
+
+
+class _Adder:
+    """Adds options whose defaults come from the environment."""
+
+    def __init__(self, parser: argparse._ActionsContainer) -> None:
+        self._parser = parser
+
+    def __call__(self, flag: str, **settings: Any) -> None:
+        variable = "DDPCHECK_" + flag.strip("-").replace("-", "_").upper()
+        if variable in os.environ:
+            # A text default goes through the option's type, as if it stood on the line.
+            settings["default"] = os.environ[variable]
+        action = self._parser.add_argument(flag, **settings)
+        choices = settings.get("choices")
+        if choices and action.default is not None and action.default not in choices:
+            raise SystemExit(_bad_variable(variable, action.default, choices))
+
+
+def _bad_variable(variable: str, value: str, choices: Sequence[str]) -> int:
+    sys.stderr.write(f"ddpcheck: {variable} is '{value}'; choose from {', '.join(choices)}\n")
+    return ExitCode.USAGE
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise ValueError(text)
+    return value
+
+
+def _dispatch(options: argparse.Namespace, argv: Sequence[str]) -> int:
+    from ddpcheck import commands
+
+    if options.name == "run":
+        return commands.run(_run_settings(options, argv), _launch_options(options), argv)
+    if options.name == "train":
+        return commands.train(_train_settings(options, argv), _launch_options(options), argv)
+    if options.name == "report":
+        return commands.report(options.path, options.format)
+    if options.name == "explain":
+        return commands.explain(options.id)
+    return commands.list_checks()
+
+
+def _launch_options(options: argparse.Namespace) -> Any:
+    from ddpcheck.settings import LaunchOptions
+
+    return LaunchOptions(**_those_of(LaunchOptions, options))
+
+
+def _run_settings(options: argparse.Namespace, argv: Sequence[str]) -> Any:
+    from ddpcheck.check import Profile
+    from ddpcheck.finding import Severity
+    from ddpcheck.settings import RunSettings
+
+    values = _those_of(RunSettings, options) | {
+        "select": _listed(options.select),
+        "skip": _listed(options.skip),
+        "profile": Profile(options.profile),
+        "fail_on": Severity(options.fail_on),
+        "deadline_s": options.deadline,
+        "command": _command(argv),
+    }
+    return RunSettings(**values)
+
+
+def _train_settings(options: argparse.Namespace, argv: Sequence[str]) -> Any:
+    from ddpcheck.settings import TrainSettings
+
+    return TrainSettings(**_those_of(TrainSettings, options) | {"command": _command(argv)})
+
+
+def _those_of(kind: Any, options: argparse.Namespace) -> dict[str, Any]:
+    return {name: value for name, value in vars(options).items() if name in kind.__annotations__}
+
+
+def _listed(text: str | None) -> tuple[str, ...]:
+    return tuple(part.strip() for part in (text or "").split(",") if part.strip())
+
+
+def _command(argv: Sequence[str]) -> str:
+    return shlex.join(["ddpcheck", *argv])

@@ -1,0 +1,186 @@
+"""The commands: from settings to an exit code. None of them imports torch by itself."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ddpcheck.catalogue import catalogue, check_named, select
+from ddpcheck.engine.assembly import RUN_NAME, assemble
+from ddpcheck.engine.rundir import discard, make_run_dir, new_run_id, point_latest_to
+from ddpcheck.errors import ExitCode, LaunchError, UsageError
+from ddpcheck.launch.gpus import visible_gpus
+from ddpcheck.launch.identity import started_by_launcher
+from ddpcheck.report import (
+    REPORT_NAME,
+    Report,
+    exit_code_of,
+    read_report,
+    write_report,
+)
+from ddpcheck.settings import LaunchOptions, RunSettings, TrainSettings
+
+# Without a GPU, two ranks are the fewest that can disagree.
+CPU_RANKS = 2
+
+
+def run(settings: RunSettings, options: LaunchOptions, argv: Sequence[str]) -> int:
+    """Carry out ``ddpcheck run``: as one rank inside a launcher, or start the ranks."""
+    select(catalogue(), settings.select, settings.skip)
+    if started_by_launcher(os.environ):
+        from ddpcheck.engine.rank import run_rank
+
+        return run_rank(settings, new_run_id(), _Printer(settings.format))
+    nproc = ranks_to_start(options, settings.backend)
+    if options.nnodes > 1:
+        from ddpcheck.launch.agent import launch_with_agent
+
+        return launch_with_agent(options, nproc, argv)
+    return _run_alone(settings, nproc)
+
+
+def train(settings: TrainSettings, options: LaunchOptions, argv: Sequence[str]) -> int:
+    """Carry out ``ddpcheck train``."""
+    read_report(Path(settings.report))
+    if started_by_launcher(os.environ):
+        from ddpcheck.train.rank import train_rank
+
+        return train_rank(settings)
+    nproc = ranks_to_start(options, settings.backend)
+    if options.nnodes > 1:
+        from ddpcheck.launch.agent import launch_with_agent
+
+        return launch_with_agent(options, nproc, argv)
+    from ddpcheck.launch.local import launch_local
+
+    departures = launch_local(train_in_rank, settings, nproc)
+    for departure in departures:
+        if departure.exit_code not in set(ExitCode):
+            sys.stderr.write(f"ddpcheck: rank {departure.rank} {departure.reason}\n")
+    missing = len(departures) < nproc
+    known = [d.exit_code for d in departures if d.exit_code in set(ExitCode)]
+    worst = max(known, default=ExitCode.INTERNAL)
+    return ExitCode.INCOMPLETE if missing or len(known) < nproc else worst
+
+
+def report(path: str, fmt: str) -> int:
+    """Carry out ``ddpcheck report``: render a report, or what a crash left of one."""
+    place = Path(path)
+    has_report = place.is_file() or (place / REPORT_NAME).is_file()
+    shown = read_report(place) if has_report else assemble(place, {})
+    _show(shown, fmt, place)
+    return ExitCode.OK
+
+
+def list_checks() -> int:
+    """Carry out ``ddpcheck list``."""
+    from ddpcheck.render.manual import list_text
+
+    _print(list_text(catalogue()))
+    return ExitCode.OK
+
+
+def explain(check_id: str) -> int:
+    """Carry out ``ddpcheck explain``."""
+    from ddpcheck.render.manual import explain_text
+
+    _print(explain_text(check_named(check_id)))
+    return ExitCode.OK
+
+
+def ranks_to_start(options: LaunchOptions, backend: str) -> int:
+    """Return how many local ranks to start: one a GPU, or two on a CPU machine.
+
+    Raises UsageError when NCCL is asked for with fewer GPUs than ranks.
+    """
+    gpus = visible_gpus(os.environ) if backend != "gloo" else 0
+    if backend == "nccl" and not gpus:
+        raise UsageError(
+            "--backend nccl: this machine has no GPU that ddpcheck can see; "
+            "use --backend gloo, or check nvidia-smi and CUDA_VISIBLE_DEVICES"
+        )
+    nproc = options.nproc_per_node or gpus or CPU_RANKS
+    if gpus and nproc > gpus:
+        raise UsageError(
+            f"--nproc-per-node {nproc}: there are only {gpus} visible GPUs, and NCCL needs one "
+            f"a rank; use --nproc-per-node {gpus}, or --backend gloo"
+        )
+    return nproc
+
+
+@dataclass(frozen=True)
+class LocalRun:
+    """What a local rank of ``ddpcheck run`` is given."""
+
+    settings: RunSettings
+    run_id: str
+
+
+def run_in_rank(job: LocalRun) -> int:
+    """Be one local rank; the parent shows the report."""
+    from ddpcheck.engine.rank import run_rank
+
+    return run_rank(job.settings, job.run_id, _leave_it_to_the_parent)
+
+
+def train_in_rank(settings: TrainSettings) -> int:
+    """Be one local rank of the reference training."""
+    from ddpcheck.train.rank import train_rank
+
+    return train_rank(settings)
+
+
+def _run_alone(settings: RunSettings, nproc: int) -> int:
+    from ddpcheck.launch.local import launch_local
+
+    run_id = new_run_id()
+    run_dir = make_run_dir(settings.report_dir, run_id)
+    try:
+        departures = launch_local(run_in_rank, LocalRun(settings, run_id), nproc)
+    except KeyboardInterrupt:
+        discard(run_dir)
+        raise
+    if not (run_dir / REPORT_NAME).is_file():
+        codes = {departure.exit_code for departure in departures}
+        if codes <= {ExitCode.USAGE}:
+            discard(run_dir)
+            return ExitCode.USAGE
+        if not (run_dir / RUN_NAME).is_file():
+            raise LaunchError(
+                "no rank came as far as the roll call: "
+                + "; ".join(f"rank {each.rank} {each.reason}" for each in departures)
+                + f"; their messages stand above, their files in {run_dir}"
+            )
+        by_rank = {departure.rank: departure.reason for departure in departures}
+        write_report(assemble(run_dir, by_rank), run_dir)
+        point_latest_to(run_dir)
+    finished = read_report(run_dir)
+    _show(finished, settings.format, run_dir / REPORT_NAME)
+    return exit_code_of(finished, settings.fail_on)
+
+
+@dataclass(frozen=True)
+class _Printer:
+    fmt: str
+
+    def __call__(self, finished: Report, path: Path) -> None:
+        _show(finished, self.fmt, path)
+
+
+def _leave_it_to_the_parent(_finished: Report, _path: Path) -> None:
+    """Show nothing: the parent reads the report file and shows it."""
+
+
+def _show(finished: Report, fmt: str, path: Path) -> None:
+    from ddpcheck.render import render
+
+    near = os.path.relpath(path)
+    _print(render(finished, fmt, path=near if len(near) < len(str(path)) else str(path)))
+
+
+def _print(text: str) -> None:
+    sys.stdout.write(text if text.endswith("\n") else text + "\n")
+    sys.stdout.flush()

@@ -1,0 +1,76 @@
+"""What a rank is and has: its presence, its device, its process group."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+
+import torch
+import torch.distributed as dist
+
+from ddpcheck.check import Context
+from ddpcheck.engine.entries import Present
+from ddpcheck.errors import DdpcheckError
+from ddpcheck.launch.identity import Identity
+from ddpcheck.launch.meeting import join_store, key_prefix
+
+
+def presence(who: Identity, backend: str) -> Present:
+    """Return what this process says of itself at the roll call."""
+    return Present(
+        rank=who.rank,
+        local_rank=who.local_rank,
+        world_size=who.world_size,
+        host=who.host,
+        pid=os.getpid(),
+        gpus=torch.cuda.device_count(),
+        backend=backend,
+        launcher=who.launcher,
+        versions=_versions(),
+    )
+
+
+def device_of(backend: str, local_rank: int) -> str:
+    """Return the device of a rank.
+
+    Where a rank sees fewer GPUs than its LOCAL_RANK asks for, it gets one of those it sees:
+    the checks of the devices stage say whether that is a fault.
+    """
+    count = torch.cuda.device_count()
+    return f"cuda:{local_rank % count}" if backend == "nccl" and count else "cpu"
+
+
+def join_group(who: Identity, ctx: Context) -> str | None:
+    """Make the process group under test, through a store client of its own.
+
+    Returns what went wrong, or None.
+    """
+    try:
+        store = join_store(who, ctx.timeout.total_seconds())
+        dist.init_process_group(
+            ctx.backend,
+            store=dist.PrefixStore(f"{key_prefix(who)}/group", store),
+            rank=ctx.rank,
+            world_size=ctx.world_size,
+            timeout=ctx.timeout,
+            device_id=torch.device(ctx.device) if ctx.on_gpu else None,
+        )
+    except (DdpcheckError, RuntimeError, ValueError) as error:
+        return f"{type(error).__name__}: {' '.join(str(error).split())[:500]}"
+    return None
+
+
+def leave_group() -> None:
+    """Leave the process group, if there is one; peers that wait for this rank see it go."""
+    if dist.is_initialized():
+        with suppress(RuntimeError):  # its peers may be gone already
+            dist.destroy_process_group()
+
+
+def _versions() -> dict[str, str]:
+    versions = {"python": sys.version.split()[0], "torch": str(torch.__version__)}
+    if torch.version.cuda:
+        versions["cuda"] = torch.version.cuda
+        versions["nccl"] = ".".join(str(part) for part in torch.cuda.nccl.version())
+    return versions

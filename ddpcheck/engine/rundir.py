@@ -1,0 +1,56 @@
+"""The run directory: its id, its making, and the link to the newest."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from ddpcheck.engine.assembly import RUN_NAME
+from ddpcheck.errors import ReportError
+from ddpcheck.report import Run
+
+
+def new_run_id() -> str:
+    """Return a run id: UTC time and four random hex digits."""
+    stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+    return f"ddpcheck-{stamp}-{secrets.token_hex(2)}"
+
+
+def make_run_dir(report_dir: str, run_id: str) -> Path:
+    """Make ``report_dir/run_id/ranks`` and return the run directory; raises ReportError."""
+    run_dir = Path(report_dir).absolute() / run_id
+    try:
+        (run_dir / "ranks").mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ReportError(
+            f"cannot write reports to {report_dir}: {error.strerror}; "
+            "choose another place with --report-dir"
+        ) from error
+    return run_dir
+
+
+def note_start(run: Run, run_dir: Path) -> None:
+    """Write down what was asked for, so that a report can be assembled after any crash."""
+    with suppress(OSError):
+        (run_dir / RUN_NAME).write_bytes(msgspec.json.encode(run))
+
+
+def point_latest_to(run_dir: Path) -> None:
+    """Let ``latest`` beside the run directory point to it, where links can be made."""
+    link = run_dir.parent / "latest"
+    draft = run_dir.parent / f".latest-{run_dir.name}"
+    with suppress(OSError):
+        draft.symlink_to(run_dir.name)
+        draft.replace(link)
+
+
+def discard(run_dir: Path) -> None:
+    """Remove a run directory that holds no report."""
+    shutil.rmtree(run_dir, ignore_errors=True)
+    with suppress(OSError):
+        run_dir.parent.rmdir()  # only if this run made it, so that it is empty

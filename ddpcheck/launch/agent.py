@@ -1,0 +1,44 @@
+"""Start ranks on several hosts: torch's elastic agent does it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+
+from ddpcheck.settings import LaunchOptions
+
+
+def launch_with_agent(options: LaunchOptions, nproc: int, arguments: Sequence[str]) -> int:
+    """Run ``ddpcheck ARGUMENTS`` in this host's share of the ranks; return the exit code.
+
+    Every host must run the same command, each with its own --node-rank.
+    """
+    command = [*agent_command(options, nproc), "-m", "ddpcheck", *arguments]
+    with subprocess.Popen(command, env=agent_environment(os.environ)) as agent:
+        return agent.wait()
+
+
+def agent_command(options: LaunchOptions, nproc: int) -> list[str]:
+    """Return the agent's command line for these options."""
+    rendezvous = (
+        {"rdzv-endpoint": options.rdzv_endpoint}
+        if options.rdzv_endpoint
+        else {"master-addr": options.master_addr, "master-port": options.master_port}
+    )
+    values = {
+        "nnodes": options.nnodes,
+        "nproc-per-node": nproc,
+        "node-rank": options.node_rank,
+        "rdzv-backend": options.rdzv_backend,
+        "rdzv-id": options.rdzv_id,
+        **rendezvous,
+    }
+    flags = [f"--{name}={value}" for name, value in values.items()]
+    return [sys.executable, "-m", "torch.distributed.run", *flags]
+
+
+def agent_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment for the agent: one thread a rank, as torchrun says it does."""
+    return {"OMP_NUM_THREADS": "1", **environ}

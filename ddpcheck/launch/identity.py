@@ -1,0 +1,101 @@
+"""Who this process is, from what its launcher set in the environment."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ddpcheck.errors import UsageError
+
+HIGHEST_PORT = 65535
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What a process takes itself for; ``rank`` is the global rank."""
+
+    rank: int
+    local_rank: int
+    world_size: int
+    host: str
+    master_addr: str
+    master_port: int
+    launcher: str
+    store_is_hosted: bool
+    attempt: str
+
+    @property
+    def may_host_store(self) -> bool:
+        """Return whether this process may open the store that nobody else hosts.
+
+        Whoever comes first on MASTER_ADDR's machine does, not just rank 0: so ranks can
+        meet, and tell, even when RANK is wrong.
+        """
+        return not self.store_is_hosted and (self.rank == 0 or _is_this_host(self.master_addr))
+
+
+def started_by_launcher(environ: Mapping[str, str]) -> bool:
+    """Return whether a launcher has made this process one rank of a job."""
+    return "RANK" in environ or "LOCAL_RANK" in environ
+
+
+def identity(environ: Mapping[str, str]) -> Identity:
+    """Return who this process is; raises UsageError when it cannot tell.
+
+    Only what is needed to meet the other ranks must be right here: everything else is
+    for the checks of the launch stage to judge.
+    """
+    return Identity(
+        rank=_number(environ, "RANK"),
+        local_rank=_number(environ, "LOCAL_RANK", environ.get("RANK", "0")),
+        world_size=_number(environ, "WORLD_SIZE"),
+        host=socket.gethostname(),
+        master_addr=_text(environ, "MASTER_ADDR"),
+        master_port=_port(environ),
+        launcher=_launcher(environ),
+        store_is_hosted=environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True",
+        attempt=environ.get("TORCHELASTIC_RESTART_COUNT", "0"),
+    )
+
+
+def _launcher(environ: Mapping[str, str]) -> str:
+    if "DDPCHECK_LAUNCHED" in environ:
+        return "ddpcheck"
+    return "torchrun" if "TORCHELASTIC_RUN_ID" in environ else "environment"
+
+
+def _text(environ: Mapping[str, str], name: str) -> str:
+    value = environ.get(name, "")
+    if not value:
+        present = "RANK" if "RANK" in environ else "LOCAL_RANK"
+        raise UsageError(
+            f"{present} is set but {name} is not: start the ranks with torchrun, or set RANK, "
+            "WORLD_SIZE, MASTER_ADDR and MASTER_PORT; unset RANK to let ddpcheck start local ranks"
+        )
+    return value
+
+
+def _number(environ: Mapping[str, str], name: str, default: str | None = None) -> int:
+    value = environ.get(name, default) if default is not None else _text(environ, name)
+    if value is None or not value.strip().isdecimal():
+        raise UsageError(f"{name} is '{value}': it must be a whole number, 0 or more")
+    return int(value)
+
+
+def _port(environ: Mapping[str, str]) -> int:
+    port = _number(environ, "MASTER_PORT")
+    if not 1 <= port <= HIGHEST_PORT:
+        raise UsageError(f"MASTER_PORT is {port}: a port lies between 1 and {HIGHEST_PORT}")
+    return port
+
+
+def _is_this_host(address: str) -> bool:
+    # A socket can be bound to an address only on the host that has it.
+    try:
+        family, kind, _, _, place = socket.getaddrinfo(address, 0, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind) as probe:
+            probe.bind(place)
+    except OSError:
+        return False
+    return True

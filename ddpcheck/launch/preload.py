@@ -1,0 +1,35 @@
+"""What the fork server imports once, for all ranks.
+
+Imports only: a process that has run tensor operations has threads, and must not fork.
+"""
+
+import gc
+from importlib import import_module
+
+from ddpcheck.catalogue import catalogue
+
+MODULES = (
+    "torch._dynamo",  # DDP and the optimizers import it on first use
+    "torch.nn.parallel",
+    "ddpcheck.engine.rank",
+    "ddpcheck.train.rank",
+    "ddpcheck.target.reduction",
+    "ddpcheck.target.reference",
+    "ddpcheck.target.step_split",
+)
+
+
+def import_once() -> None:
+    """Import all that a rank needs, and keep it out of later garbage collections."""
+    # An import makes many objects and little garbage: without collections in between, importing
+    # torch takes a fifth less time (measured with torch 2.13).
+    gc.disable()
+    for name in MODULES:
+        import_module(name)
+    catalogue()
+    # Collections in a forked rank would touch, and so copy, every page that holds an object.
+    gc.freeze()
+    gc.enable()
+
+
+import_once()

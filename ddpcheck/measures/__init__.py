@@ -1,0 +1,1 @@
+"""What probes measure and judges read, where several checks share it; imports no torch."""

@@ -1,0 +1,87 @@
+"""Compare sketches of tensors between ranks, without torch."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+PROJECTIONS = 4
+# Of two ranks that disagree, the higher one is named: rank 0 is what people compare with.
+TIE_OF_TWO = 2
+
+
+class Sketch(msgspec.Struct, frozen=True, array_like=True):
+    """What one rank tells of a tensor: see ``ddpcheck.target.sketch``."""
+
+    digest: str
+    norm: float
+    projections: tuple[float, ...]
+
+
+def relative_difference(one: Sketch, other: Sketch) -> float:
+    """Return an estimate of ``|a - b| / max(|a|, |b|)``, from 0 to 2.
+
+    0 exactly when the digests agree. Otherwise the root mean square of the differences of
+    the projections, each of which has the variance ``|a - b|^2``.
+    """
+    if one.digest == other.digest:
+        return 0.0
+    scale = max(one.norm, other.norm)
+    if not math.isfinite(scale):
+        return 2.0
+    squares = [(a - b) ** 2 for a, b in zip(one.projections, other.projections, strict=True)]
+    apart = max(math.sqrt(sum(squares) / len(squares)), abs(one.norm - other.norm))
+    return min(2.0, apart / scale) if scale else 0.0
+
+
+def mean_projection(sketches: Sequence[Sketch]) -> tuple[float, ...]:
+    """Return the projections of the mean of the tensors."""
+    columns = zip(*(each.projections for each in sketches), strict=True)
+    return tuple(sum(column) / len(sketches) for column in columns)
+
+
+def minority(values: Mapping[int, str]) -> tuple[int, ...]:
+    """Return the ranks whose value is not the most common one.
+
+    In a tie the value of the lowest rank counts as the common one; when no two ranks agree,
+    every rank is returned.
+    """
+    counts = Counter(values[rank] for rank in sorted(values))
+    common, number = counts.most_common(1)[0]
+    if number == 1 and len(counts) > TIE_OF_TWO:
+        return tuple(sorted(values))
+    return tuple(rank for rank in sorted(values) if values[rank] != common)
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """The first tensor that is not the same on all ranks.
+
+    ``ranks`` are those that differ from the rest, ``relative`` estimates by how much, and
+    ``differing`` counts all tensors that differ. A tensor that some rank lacks counts as 2.
+    """
+
+    name: str
+    ranks: tuple[int, ...]
+    relative: float
+    differing: int
+
+
+def first_difference(sketches: Mapping[int, Mapping[str, Sketch]]) -> Difference | None:
+    """Return the first tensor, in model order, whose bits are not the same on all ranks."""
+    names = list(dict.fromkeys(name for own in sketches.values() for name in own))
+    unlike = [name for name in names if len(set(_digests(sketches, name).values())) > 1]
+    if not unlike:
+        return None
+    name = unlike[0]
+    odd = minority(_digests(sketches, name))
+    held = {rank: own[name] for rank, own in sketches.items() if name in own}
+    usual = held[next((rank for rank in sorted(held) if rank not in odd), min(held))]
+    apart = max(relative_difference(usual, each) for each in held.values())
+    return Difference(name, odd, apart if len(held) == len(sketches) else 2.0, len(unlike))
+
+
+def _digests(sketches: Mapping[int, Mapping[str, Sketch]], name: str) -> dict[int, str]:
+    return {rank: own[name].digest if name in own else "" for rank, own in sketches.items()}

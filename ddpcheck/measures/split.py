@@ -1,0 +1,51 @@
+"""The parts of a training step."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class StepSplit(msgspec.Struct, frozen=True, kw_only=True):
+    """One rank's median step in wall seconds; ``comm_s`` is the all-reduces' whole time.
+
+    ``step_s`` is the wall clock around the whole step; the parts are measured within it, on
+    a GPU by events on its stream.
+    """
+
+    data_s: float
+    forward_s: float
+    backward_s: float
+    exposed_comm_s: float
+    optimizer_s: float
+    step_s: float
+    comm_s: float
+    steps: int
+
+    @property
+    def parts_s(self) -> float:
+        """Return the sum of the parts."""
+        compute_s = self.forward_s + self.backward_s + self.optimizer_s
+        return self.data_s + compute_s + self.exposed_comm_s
+
+    @property
+    def exposed_share(self) -> float:
+        """Return exposed communication as a share of the step, 0 to 1."""
+        return self.exposed_comm_s / self.step_s if self.step_s else 0.0
+
+    @property
+    def overlapped_share(self) -> float:
+        """Return the share of communication that ran beside backward compute, 0 to 1."""
+        if not self.comm_s:
+            return 0.0
+        return min(1.0, max(0.0, 1 - self.exposed_comm_s / self.comm_s))
+
+    def shares(self) -> dict[str, float]:
+        """Return each part as a share of the step, 0 to 1, in the order of the step."""
+        parts = {
+            "data": self.data_s,
+            "forward": self.forward_s,
+            "backward": self.backward_s,
+            "exposed comm": self.exposed_comm_s,
+            "optimizer": self.optimizer_s,
+        }
+        return {name: part_s / self.step_s for name, part_s in parts.items()}

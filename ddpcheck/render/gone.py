@@ -1,0 +1,45 @@
+"""The ranks that did not come through, those with the same story told once."""
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ddpcheck.report import RankOutcome, RankRecord, Report
+
+GONE = (RankOutcome.STALLED, RankOutcome.LOST)
+
+
+class Gone(NamedTuple):
+    """Ranks that stalled, or were lost, in the same way."""
+
+    outcome: RankOutcome
+    reason: str
+    check: str
+    stack: str
+    ranks: Sequence[int]
+
+
+def gone_ranks(report: Report) -> list[Gone]:
+    """Return the stalled ranks, which have a stack to show, and then the lost ones."""
+    stories: dict[tuple[str, ...], list[RankRecord]] = {}
+    for record in report.ranks:
+        if record.outcome in GONE:
+            stories.setdefault(_story(record), []).append(record)
+    gone = [_gone(records) for records in stories.values()]
+    return sorted(gone, key=lambda each: GONE.index(each.outcome))
+
+
+def _story(record: RankRecord) -> tuple[str, ...]:
+    check, stack = _last(record)
+    # Thread ids and addresses differ from rank to rank where the story does not.
+    return (record.outcome, record.reason, check, re.sub(r"0x[0-9a-f]+", "0x", stack))
+
+
+def _gone(records: Sequence[RankRecord]) -> Gone:
+    first = records[0]
+    ranks = tuple(record.rank for record in records)
+    return Gone(first.outcome, first.reason, *_last(first), ranks)
+
+
+def _last(record: RankRecord) -> tuple[str, str]:
+    return (record.last_seen.check, record.last_seen.stack) if record.last_seen else ("", "")

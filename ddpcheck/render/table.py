@@ -1,0 +1,150 @@
+"""The table of ranks: a row for all ranks of a host that fared the same."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from msgspec import structs
+
+from ddpcheck.finding import Severity
+from ddpcheck.render.gone import GONE
+from ddpcheck.render.words import counted, one_line, rank_list, spans
+from ddpcheck.report import CheckOutcome, CheckRecord, RankRecord, Report
+
+# Above this many rows, equal ranks of several hosts share one.
+MOST_ROWS_BY_HOST = 24
+MOST_SPANS_IN_CELL = 6
+NOTHING = "-"
+
+
+class RankTable(NamedTuple):
+    """The table's texts, a list a row."""
+
+    headers: list[str]
+    rows: list[list[str]]
+
+
+class _Fared(NamedTuple):
+    """A process and its cells; a faulty launch can give two processes one rank."""
+
+    record: RankRecord
+    cells: Sequence[str]
+
+
+class _Seen(NamedTuple):
+    """What the cells of all ranks are derived from."""
+
+    checks_of: Mapping[str, Sequence[CheckRecord]]
+    counts: Mapping[tuple[int, str, Severity], int]
+
+    @property
+    def stages(self) -> list[str]:
+        return list(self.checks_of)
+
+
+def rank_table(report: Report) -> RankTable:
+    """Return the table of ranks: who, where, each stage that was asked for, the outcome."""
+    checks_of = _checks_of(report)
+    seen = _Seen(checks_of, _counts(report))
+    records = _with_short_hosts(report.ranks)
+    fared = [_Fared(record, _cells(record, seen)) for record in records]
+    headers = ["rank", "host", "device", *map(one_line, checks_of), "outcome"]
+    rows = [_row(group) for group in _folded(fared, by_host=True)]
+    if len(rows) > MOST_ROWS_BY_HOST:
+        rows = [_row(group) for group in _folded(fared, by_host=False)]
+    return RankTable(headers, rows)
+
+
+def _with_short_hosts(records: Sequence[RankRecord]) -> list[RankRecord]:
+    # The domain that all hosts share takes room and tells nothing; an address has none.
+    hosts = {record.host for record in records}
+    short = {host: host.partition(".")[0] for host in hosts}
+    if len(set(short.values())) < len(hosts) or any(map(str.isdecimal, short.values())):
+        return list(records)
+    return [structs.replace(record, host=short[record.host]) for record in records]
+
+
+def _checks_of(report: Report) -> dict[str, list[CheckRecord]]:
+    # Checks stand in the order of the run, so their stages do too.
+    found: dict[str, list[CheckRecord]] = {}
+    for check in report.checks:
+        found.setdefault(check.stage, []).append(check)
+    return found
+
+
+def _counts(report: Report) -> Counter[tuple[int, str, Severity]]:
+    stage_of = {check.id: check.stage for check in report.checks}
+    return Counter(
+        (rank, stage_of[finding.id], finding.severity)
+        for finding in report.findings
+        if finding.id in stage_of
+        for rank in set(finding.ranks)
+    )
+
+
+def _cells(record: RankRecord, seen: _Seen) -> list[str]:
+    reached = len(seen.stages)
+    if record.outcome in GONE:
+        reached = _place_of_last(record, seen)
+    told = [_cell(record, stage, seen) for stage in seen.stages[:reached]]
+    return told + [record.outcome.value] * (len(seen.stages) - reached)
+
+
+def _place_of_last(record: RankRecord, seen: _Seen) -> int:
+    last = record.last_seen.check if record.last_seen else ""
+    for place, (stage, checks) in enumerate(seen.checks_of.items()):
+        # A rank may also be stuck in a stage's own work, between its checks.
+        if any(check.id == last for check in checks) or last.partition("/")[0] == stage:
+            return place
+    return 0
+
+
+def _cell(record: RankRecord, stage: str, seen: _Seen) -> str:
+    errors = seen.counts.get((record.rank, stage, Severity.ERROR), 0)
+    warnings = seen.counts.get((record.rank, stage, Severity.WARNING), 0)
+    outcomes = {check.outcome for check in seen.checks_of[stage]}
+    if errors:
+        return counted(errors, "error")
+    if any(record.reason.startswith(f"{check.id} raised") for check in seen.checks_of[stage]):
+        return "raised"
+    if any(_judge_failed(check) for check in seen.checks_of[stage]):
+        return "unjudged"
+    if warnings:
+        return counted(warnings, "warning")
+    return "skip" if outcomes == {CheckOutcome.SKIP} else "ok"
+
+
+def _judge_failed(check: CheckRecord) -> bool:
+    # A probe that raised is its own ranks' matter; a judge that did leaves all in doubt.
+    raised_on_ranks = check.reason.startswith("raised on rank")
+    return check.outcome is CheckOutcome.ERROR and not raised_on_ranks
+
+
+def _folded(fared: Iterable[_Fared], *, by_host: bool) -> list[list[_Fared]]:
+    groups: dict[tuple[str, ...], list[_Fared]] = {}
+    for each in sorted(fared, key=lambda each: each.record.rank):
+        kind = each.record.device.partition(":")[0]
+        host = each.record.host if by_host else ""
+        key = (host, kind, *each.cells, each.record.outcome)
+        groups.setdefault(key, []).append(each)
+    return list(groups.values())
+
+
+def _row(group: Sequence[_Fared]) -> list[str]:
+    records = [each.record for each in group]
+    hosts = list(dict.fromkeys(record.host for record in records))
+    return [
+        rank_list((record.rank for record in records), MOST_SPANS_IN_CELL),
+        (one_line(hosts[0]) or NOTHING) if len(hosts) == 1 else f"{len(hosts)} hosts",
+        _devices([record.device for record in records]),
+        *group[0].cells,
+        records[0].outcome.value,
+    ]
+
+
+def _devices(devices: Sequence[str]) -> str:
+    kind = devices[0].partition(":")[0]
+    indices = [index for device in devices if (index := device.partition(":")[2])]
+    if len(set(devices)) == 1 or not all(index.isdecimal() for index in indices):
+        return one_line(devices[0]) or NOTHING
+    return f"{one_line(kind)}:{','.join(spans(int(index) for index in indices))}"

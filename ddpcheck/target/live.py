@@ -1,0 +1,109 @@
+"""A target put on this rank's device and wrapped: what is rehearsed and probed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from ddpcheck.errors import TargetError
+from ddpcheck.target.target import Loss, Target
+
+DEFAULT_LEARNING_RATE = 0.01
+
+
+@dataclass(frozen=True)
+class LiveTarget:
+    """A target in place: ``module`` is the bare model, ``model`` the wrapped one."""
+
+    name: str
+    is_built_in: bool
+    module: nn.Module
+    model: nn.Module
+    optimizer: torch.optim.Optimizer
+    loss: Loss
+    loader: Any
+    device: str
+
+    @property
+    def ddp(self) -> DistributedDataParallel | None:
+        """Return the model as DistributedDataParallel, or None when it is wrapped otherwise."""
+        return self.model if isinstance(self.model, DistributedDataParallel) else None
+
+    def batches(self) -> Iterator[Any]:
+        """Yield batches without end, as the loader gives them; raises TargetError if none."""
+        while True:
+            empty = True
+            for batch in self.loader:
+                empty = False
+                yield batch
+            if empty:
+                raise TargetError(f"--target {self.name}: the loader gives no batch on this rank")
+
+
+def go_live(target: Target, name: str, *, is_built_in: bool, device: str) -> LiveTarget:
+    """Place the target on ``device`` and wrap it; raises what the user's wrap raises."""
+    module = _placed(target.model, device)
+    wrap = target.wrap or _ddp_on(device)
+    # An optimizer built before DDP is fine: DDP keeps the parameters.
+    model = wrap(module)
+    optimizer = target.optimizer or torch.optim.SGD(model.parameters(), lr=DEFAULT_LEARNING_RATE)
+    return LiveTarget(
+        name=name,
+        is_built_in=is_built_in,
+        module=getattr(model, "module", module),
+        model=model,
+        optimizer=optimizer,
+        loss=target.loss,
+        loader=target.loader,
+        device=device,
+    )
+
+
+def map_tensors(batch: Any, change: Callable[[torch.Tensor], Any]) -> Any:
+    """Return the batch with ``change`` applied to every tensor in its containers."""
+    if isinstance(batch, torch.Tensor):
+        return change(batch)
+    if isinstance(batch, Mapping):
+        return {key: map_tensors(value, change) for key, value in batch.items()}
+    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
+        return type(batch)(*(map_tensors(value, change) for value in batch))
+    if isinstance(batch, list | tuple):
+        return type(batch)(map_tensors(value, change) for value in batch)
+    return batch
+
+
+def tensors_in(batch: Any) -> list[torch.Tensor]:
+    """Return every tensor in the batch, in order."""
+    found: list[torch.Tensor] = []
+    map_tensors(batch, found.append)
+    return found
+
+
+def moved(batch: Any, device: str) -> Any:
+    """Return the batch on ``device``."""
+    return map_tensors(batch, lambda tensor: tensor.to(device, non_blocking=True))
+
+
+def _placed(module: nn.Module, device: str) -> nn.Module:
+    # A model that its factory placed itself is left as it is, for the placement audit.
+    places = {tensor.device.type for tensor in chain(module.parameters(), module.buffers())}
+    return module.to(device) if places == {"cpu"} else module
+
+
+def _ddp_on(device: str) -> Callable[[nn.Module], nn.Module]:
+    def wrap(module: nn.Module) -> nn.Module:
+        if not any(parameter.requires_grad for parameter in module.parameters()):
+            raise TargetError("the target's model has no parameter that requires a gradient")
+        return DistributedDataParallel(
+            module,
+            device_ids=None if device == "cpu" else [torch.device(device)],
+            gradient_as_bucket_view=True,
+        )
+
+    return wrap

@@ -1,0 +1,128 @@
+"""All-reduce one case and compare every element with the exact result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from typing import NamedTuple
+
+import torch
+import torch.distributed as dist
+
+from ddpcheck.check import Context, Profile
+from ddpcheck.target.exact import contribution, expected, tolerance
+
+DTYPES = ("float32", "float64", "float16", "bfloat16", "int32", "int64", "uint8")
+OPS = ("SUM", "AVG", "PRODUCT", "MIN", "MAX")
+SMALL_SIZES = (1, 7, 1023)
+LARGE_SIZE = 2**20 + 3
+LAYOUTS = ("contiguous", "transposed")
+MODES = ("blocking", "async")
+
+
+class Case(NamedTuple):
+    """One all-reduce: dtype and op by name, size in elements."""
+
+    dtype: str
+    op: str
+    size: int
+    layout: str
+    mode: str
+
+
+class Mismatch(NamedTuple):
+    """The first wrong element of a case on this rank, and how many of its elements are."""
+
+    index: int
+    expected: float
+    got: float
+    wrong_elements: int
+
+
+def cases(profile: Profile) -> Iterator[Case]:
+    """Yield the cases of a profile.
+
+    Small sizes come in every combination. The large one takes the layouts and modes in
+    turn, so that each dtype, op, layout and mode is met; all combinations when full.
+    """
+    yield from (Case(*each) for each in product(DTYPES, OPS, SMALL_SIZES, LAYOUTS, MODES))
+    if profile is Profile.QUICK:
+        return
+    ways = list(product(LAYOUTS, MODES))
+    for number, (dtype, op) in enumerate(product(DTYPES, OPS)):
+        chosen = ways if profile is Profile.FULL else [ways[number % len(ways)]]
+        yield from (Case(dtype, op, LARGE_SIZE, *way) for way in chosen)
+
+
+class Reducer:
+    """All-reduces cases on one rank; keeps the exact values of the last op and size."""
+
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
+        self._kept: dict[tuple[str, int], tuple[torch.Tensor, torch.Tensor]] = {}
+
+    def first_mismatch(self, case: Case) -> Mismatch | None:
+        """Reduce one case; return its first wrong element, or None when all are right."""
+        put_in, exact = self._values(case)
+        got = _all_reduce(_laid_out(put_in.to(getattr(torch, case.dtype)), case.layout), case)
+        return self._compare(case, got, exact)
+
+    def refusal(self, dtype: str, op: str) -> str:
+        """Return why the backend refuses this op on this dtype, or '' if it takes it.
+
+        It does so before anything is sent, and so on all ranks alike.
+        """
+        one = torch.ones(1, dtype=getattr(torch, dtype), device=self._ctx.device)
+        try:
+            dist.all_reduce(one, getattr(dist.ReduceOp, op))
+        except (RuntimeError, ValueError, TypeError) as error:
+            if _is_refusal(str(error)):
+                return " ".join(str(error).split())[:120]
+            raise
+        return ""
+
+    def _values(self, case: Case) -> tuple[torch.Tensor, torch.Tensor]:
+        key = (case.op, case.size)
+        if key not in self._kept:
+            world, device = self._ctx.world_size, self._ctx.device
+            put_in = contribution(case.op, self._ctx.rank, world, case.size).to(device)
+            self._kept[key] = put_in, expected(case.op, world, case.size).to(device)
+        return self._kept[key]
+
+    def _compare(self, case: Case, got: torch.Tensor, exact: torch.Tensor) -> Mismatch | None:
+        dtype = got.dtype
+        allowed = tolerance(case.op, dtype, self._ctx.world_size)
+        wanted = exact.to(torch.float64) if allowed else exact.to(dtype)
+        bad = (got.double() - wanted).abs().le(allowed).logical_not() if allowed else got != wanted
+        count = int(bad.sum())
+        if not count:
+            return None
+        index = int(bad.nonzero()[0])
+        return Mismatch(index, float(wanted[index]), float(got[index]), count)
+
+
+def _all_reduce(tensor: torch.Tensor, case: Case) -> torch.Tensor:
+    """Return the result as [size], whatever the layout that went in."""
+    work = dist.all_reduce(tensor, getattr(dist.ReduceOp, case.op), async_op=case.mode == "async")
+    if work is not None:
+        work.wait()
+    return tensor if tensor.dim() == 1 else tensor[:, 0]
+
+
+def _laid_out(values: torch.Tensor, layout: str) -> torch.Tensor:
+    if layout == "contiguous":
+        return values.clone()
+    # Dense, but with strides (1, size): backends must not reduce in row order.
+    return torch.stack([values, values]).t()
+
+
+def _is_refusal(message: str) -> bool:
+    words = (
+        "not supported",
+        "unsupported",
+        "Cannot use",
+        "can't be cast",
+        "Invalid",
+        "not implemented",
+    )
+    return any(word.lower() in message.lower() for word in words)

@@ -1,0 +1,129 @@
+"""Split a DDP training step into data wait, compute and exposed communication."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+from typing import Any
+
+import msgspec
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+from ddpcheck.measures.split import StepSplit
+from ddpcheck.target.live import moved
+from ddpcheck.target.target import Loss
+
+# DDP rebuilds its buckets after the first backward pass, and caches warm up.
+WARM_UP_STEPS = 2
+
+
+@dataclass(frozen=True)
+class SplitParts:
+    """What a step is made of."""
+
+    model: DistributedDataParallel
+    loss: Loss
+    optimizer: torch.optim.Optimizer
+    device: str
+
+
+class _Times(msgspec.Struct, frozen=True):
+    data_s: float
+    forward_s: float
+    backward_s: float
+    optimizer_s: float
+    step_s: float
+    comm_s: float
+
+
+def measure_split(parts: SplitParts, batches: Iterator[Any], steps: int) -> StepSplit:
+    """Train ``steps`` steps with synchronization and as many without; return the split.
+
+    Exposed communication is the time that backward takes longer with synchronization than
+    without (``no_sync``), measured in turn, so that a drifting machine shifts both. Taking
+    "forward and backward" as compute and subtracting it from the same interval would always
+    give 0. The replicas have drifted apart afterwards.
+    """
+    parts.model._set_ddp_runtime_logging_sample_rate(1)  # else DDP times every 100th step only
+    for _ in range(WARM_UP_STEPS):
+        _timed_step(parts, batches, sync=True)
+    synced: list[_Times] = []
+    alone: list[_Times] = []
+    for _ in range(steps):
+        synced.append(_timed_step(parts, batches, sync=True))
+        alone.append(_timed_step(parts, batches, sync=False))
+    return _split(synced, alone)
+
+
+def _split(synced: Sequence[_Times], alone: Sequence[_Times]) -> StepSplit:
+    # The parts of one real step, the median one, so that they add up to it.
+    typical = sorted(synced, key=lambda times: times.step_s)[len(synced) // 2]
+    compute_s = min(median(times.backward_s for times in alone), typical.backward_s)
+    return StepSplit(
+        data_s=typical.data_s,
+        forward_s=typical.forward_s,
+        backward_s=compute_s,
+        exposed_comm_s=typical.backward_s - compute_s,
+        optimizer_s=typical.optimizer_s,
+        step_s=typical.step_s,
+        comm_s=median(times.comm_s for times in synced),
+        steps=len(synced),
+    )
+
+
+def _timed_step(parts: SplitParts, batches: Iterator[Any], *, sync: bool) -> _Times:
+    """Time one step from outside by the wall clock, and its parts by marks within it."""
+    _settle(parts.device)
+    started = time.perf_counter()
+    marks = _marked_step(parts, batches, sync=sync)
+    _settle(parts.device)
+    step_s = time.perf_counter() - started
+    spans = [start.until(end) for start, end in pairwise(marks)]
+    return _Times(*spans, step_s, _communication_s(parts.model) if sync else 0.0)
+
+
+def _marked_step(parts: SplitParts, batches: Iterator[Any], *, sync: bool) -> list[_Mark]:
+    marks = [_Mark(parts.device)]
+    batch = moved(next(batches), parts.device)
+    marks.append(_Mark(parts.device))
+    with nullcontext() if sync else parts.model.no_sync():
+        loss = parts.loss(parts.model, batch)
+        marks.append(_Mark(parts.device))
+        loss.backward()
+    marks.append(_Mark(parts.device))
+    parts.optimizer.step()
+    parts.optimizer.zero_grad(set_to_none=False)
+    marks.append(_Mark(parts.device))
+    return marks
+
+
+class _Mark:
+    """A moment on the device's own time line: nothing waits for it inside the step."""
+
+    def __init__(self, device: str) -> None:
+        self._at_s = time.perf_counter()
+        self._event = torch.cuda.Event(enable_timing=True) if device != "cpu" else None
+        if self._event is not None:
+            self._event.record()
+
+    def until(self, later: _Mark) -> float:
+        """Return the seconds from this mark to a later one; both must be past."""
+        if self._event is None or later._event is None:
+            return later._at_s - self._at_s
+        return self._event.elapsed_time(later._event) / 1e3
+
+
+def _communication_s(model: DistributedDataParallel) -> float:
+    """Return the time from the first all-reduce's start to the last one's end, in seconds."""
+    logged = model._get_ddp_logging_data()
+    return float(logged.get("backward_comm_time", 0)) / 1e9
+
+
+def _settle(device: str) -> None:
+    if device != "cpu":
+        torch.cuda.synchronize(device)

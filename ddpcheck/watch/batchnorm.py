@@ -1,0 +1,62 @@
+"""Watch what goes into BatchNorm layers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.utils.hooks import RemovableHandle
+
+from ddpcheck.measures.batchnorm import Layer
+
+# How many channels are compared; more would only make the report longer.
+KEPT_CHANNELS = 16
+
+
+class BatchNormWatch:
+    """Keeps the statistics of the last training batch that each layer of a model saw."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._layers: dict[str, Layer] = {}
+        self._hooks: list[RemovableHandle] = []
+        for name, module in model.named_modules():
+            if isinstance(module, _BatchNorm):
+                self._layers[name] = _described(name, module)
+                self._hooks.append(module.register_forward_pre_hook(partial(self._look, name)))
+
+    def close(self) -> tuple[Layer, ...]:
+        """Take the hooks off and return the layers in model order."""
+        for hook in self._hooks:
+            hook.remove()
+        return tuple(self._layers.values())
+
+    def _look(self, name: str, module: nn.Module, inputs: Sequence[Any]) -> None:
+        if not module.training or not len(inputs[0]):
+            return
+        channels = inputs[0].detach().transpose(0, 1).flatten(1)[:KEPT_CHANNELS].float()
+        self._layers[name] = msgspec.structs.replace(
+            self._layers[name],
+            samples=len(inputs[0]),
+            values=channels.shape[1],
+            means=_numbers(channels.mean(dim=1)),
+            variances=_numbers(channels.var(dim=1, correction=0)),
+        )
+
+
+def _described(name: str, module: nn.Module) -> Layer:
+    kind = type(module)
+    return Layer(
+        name=name,
+        kind=f"{kind.__module__}.{kind.__qualname__}",
+        synchronized=isinstance(module, nn.SyncBatchNorm),
+        custom=not kind.__module__.startswith("torch."),
+    )
+
+
+def _numbers(values: torch.Tensor) -> tuple[float, ...]:
+    return tuple(torch.nan_to_num(values).tolist())

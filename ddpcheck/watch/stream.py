@@ -1,0 +1,42 @@
+"""The events of a training, and how observers receive them.
+
+An observer is any object with methods named after events; it has only those it wants:
+
+    on_built(live)            the target is on its device and wrapped
+    on_batch(step, batch)     a batch as the loader gave it
+    on_loss(step, loss)       the loss before backward
+    on_gradients(step)        after backward, before the optimizer's step
+    on_step(step)             after the optimizer's step
+    on_raise(step, error)     the training raised
+
+An observer leaves numerics, RNG state and the order of collectives as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+class EventStream:
+    """Passes each event on to every observer that wants it.
+
+    An observer that raises is dropped, and what it raised is kept for the engine: it must
+    not take the training down, nor the other observers.
+    """
+
+    def __init__(self, observers: Mapping[str, Any]) -> None:
+        self._observers = dict(observers)
+        self.raised: dict[str, Exception] = {}
+
+    def emit(self, event: str, *values: Any) -> None:
+        """Call ``on_<event>`` of each observer that has it."""
+        for name, observer in list(self._observers.items()):
+            receive = getattr(observer, f"on_{event}", None)
+            if receive is None:
+                continue
+            try:
+                receive(*values)
+            except Exception as error:
+                self.raised[name] = error
+                del self._observers[name]

@@ -1,0 +1,59 @@
+import io
+from collections.abc import Callable
+
+from ddpcheck.train.progress import Progress, progress_line, short_count
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def ticking(tick_s: float) -> Callable[[], float]:
+    now_s = 0.0
+
+    def clock() -> float:
+        nonlocal now_s
+        now_s += tick_s
+        return now_s
+
+    return clock
+
+
+def run(stream: io.StringIO, steps: int, tick_s: float = 1.0) -> str:
+    progress = Progress(steps, stream, ticking(tick_s))
+    for step in range(1, steps + 1):
+        progress.show(step, step * 100, lambda: 2.5)
+    return stream.getvalue()
+
+
+def test_the_line_tells_how_far_how_good_how_fast_how_long() -> None:
+    line = progress_line(75, 300, 2.3456, 150_000, 3.0)
+    assert line == "train [######..................] 75/300  loss 2.346  50k tokens/s  9 s left"
+
+
+def test_a_log_gets_a_line_for_every_tenth() -> None:
+    lines = run(io.StringIO(), 300).splitlines()
+    assert len(lines) == 11
+    assert "1/300" in lines[0]
+    assert "30/300" in lines[1]
+    assert "300/300" in lines[-1]
+
+
+def test_a_short_run_is_logged_step_by_step() -> None:
+    assert len(run(io.StringIO(), 3).splitlines()) == 3
+
+
+def test_a_terminal_has_one_line_that_is_ended_once() -> None:
+    written = run(Terminal(), 50)
+    assert written.count("\r") == 50
+    assert written.count("\n") == 1
+    assert written.endswith("\n")
+
+
+def test_a_terminal_is_not_redrawn_faster_than_anyone_reads() -> None:
+    assert run(Terminal(), 100, tick_s=0.01).count("\r") < 20
+
+
+def test_counts_are_short() -> None:
+    assert [short_count(n) for n in (950, 52_300, 1_250_000)] == ["950", "52k", "1.2M"]
