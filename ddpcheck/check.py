@@ -77,11 +77,12 @@ class Joining(msgspec.Struct, frozen=True):
 class KeyValueStore(Protocol):
     """The part of torch's store that probes may use; ``get`` waits until the key is there."""
 
-    def set(self, key: str, value: str | bytes, /) -> None:
-        """Write a value."""
+    def set(self, key: str, value: str, /) -> None:
+        """Write a text."""
 
     def get(self, key: str, /) -> bytes:
         """Return the value, waiting for it."""
+        ...
 
 
 @dataclass(frozen=True)

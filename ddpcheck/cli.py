@@ -164,7 +164,7 @@ def _run_settings(options: argparse.Namespace, argv: Sequence[str]) -> Any:
     from ddpcheck.finding import Severity
     from ddpcheck.settings import RunSettings
 
-    values = _those_of(RunSettings, options) | {
+    values: dict[str, Any] = _those_of(RunSettings, options) | {
         "select": _listed(options.select),
         "skip": _listed(options.skip),
         "profile": Profile(options.profile),
@@ -178,7 +178,8 @@ def _run_settings(options: argparse.Namespace, argv: Sequence[str]) -> Any:
 def _train_settings(options: argparse.Namespace, argv: Sequence[str]) -> Any:
     from ddpcheck.settings import TrainSettings
 
-    return TrainSettings(**_those_of(TrainSettings, options) | {"command": _command(argv)})
+    values: dict[str, Any] = _those_of(TrainSettings, options) | {"command": _command(argv)}
+    return TrainSettings(**values)
 
 
 def _those_of(kind: Any, options: argparse.Namespace) -> dict[str, Any]:

@@ -1,12 +1,15 @@
 """The report: its format, its JSON both ways, and the verdict that follows from it."""
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from ddpcheck import jsontext
 from ddpcheck.errors import ExitCode, ReportError
 from ddpcheck.finding import Finding, Recommendation, Severity
 
@@ -118,8 +121,8 @@ def fold(values: Mapping[int, Any]) -> list[FoldedFact]:
     """Return each distinct value once, with the ranks that have it, in rank order."""
     folded: dict[bytes, tuple[list[int], Any]] = {}
     for rank in sorted(values):
-        plain = msgspec.to_builtins(values[rank])
-        folded.setdefault(msgspec.json.encode(plain), ([], plain))[0].append(rank)
+        plain = msgspec.to_builtins(values[rank], order="deterministic")
+        folded.setdefault(jsontext.encode(plain), ([], plain))[0].append(rank)
     return [FoldedFact(tuple(ranks), value) for ranks, value in folded.values()]
 
 
@@ -156,19 +159,19 @@ def exit_code_of(report: Report, fail_on: Severity) -> ExitCode:
 
 def to_json(report: Report) -> bytes:
     """Return the report as indented JSON that ends with a newline."""
-    return msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n"
+    return jsontext.indented(report)
 
 
 def from_json(text: bytes, source: str = "report") -> Report:
     """Return the report that ``text`` holds; raises ReportError naming ``source``."""
     try:
-        version = msgspec.json.decode(text, type=_Versioned).format_version
+        version = jsontext.decode(text, _Versioned).format_version
         if version > FORMAT_VERSION:
             raise ReportError(
                 f"{source} has format version {version}, newer than {FORMAT_VERSION}: "
                 "read it with a newer ddpcheck"
             )
-        return msgspec.json.decode(text, type=Report)
+        return jsontext.decode(text, Report)
     except msgspec.DecodeError as error:
         raise ReportError(f"{source} is not a ddpcheck report: {error}") from error
 
@@ -194,9 +197,11 @@ def add_training(path: Path, training: Mapping[str, Any]) -> None:
     Works on the plain JSON, so that fields this version does not know survive.
     """
     file = report_file(path)
-    plain: dict[str, Any] = msgspec.json.decode(_read(file))
+    text = _read(file)
+    from_json(text, str(file))
+    plain = jsontext.decode(text, dict[str, Any])
     plain["training"] = msgspec.to_builtins(training)
-    _write_in_one_piece(file, msgspec.json.format(msgspec.json.encode(plain), indent=1) + b"\n")
+    _write_in_one_piece(file, jsontext.indented(plain))
 
 
 class _Versioned(msgspec.Struct):
@@ -212,10 +217,12 @@ def _read(file: Path) -> bytes:
 
 def _write_in_one_piece(file: Path, text: bytes) -> Path:
     # Renaming is atomic: a reader, or a crash in between, never sees half a report.
-    draft = file.with_suffix(".tmp")
+    draft = file.with_name(f".{file.name}.{os.getpid()}")
     try:
         draft.write_bytes(text)
         draft.replace(file)
     except OSError as error:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
         raise ReportError(f"cannot write {file}: {error.strerror}; choose --report-dir") from error
     return file

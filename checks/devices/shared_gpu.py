@@ -5,9 +5,8 @@ Why it matters
     and halve each other's speed. It happens when a command asks for more ranks than the host
     shows GPUs ("invalid device ordinal"), or when a script ignores LOCAL_RANK.
 What to do
-    Start as many ranks a host as it shows GPUs, leave CUDA_VISIBLE_DEVICES the same for all
-    of them, and call torch.cuda.set_device(int(os.environ["LOCAL_RANK"])) before any other
-    use of CUDA.
+    Start as many ranks a host as it shows GPUs, show all of them to every rank, and call
+    torch.cuda.set_device(int(os.environ["LOCAL_RANK"])) before any other use of CUDA.
 """
 
 from collections import Counter
@@ -18,8 +17,7 @@ import msgspec
 from ddpcheck.check import Context, Skip
 from ddpcheck.finding import Confidence, Finding, Recommendation, Severity
 
-# Retired pages and driver reserves take some MiB of a GPU; the models of one family differ by a
-# quarter and more (24, 32, 40, 48, 80, 96, 141 GB).
+# Retired pages take some MiB; models differ by a sixth and more (24, 32, 40, 48, 80, 96, 141 GB).
 MEMORY_TOLERANCE_RATIO = 0.05
 # A slice of a GPU in MIG mode says so in its name; CUDA versions disagree on whose UUID it has.
 MIG = " MIG "
@@ -40,7 +38,7 @@ class Facts(msgspec.Struct, frozen=True):
     uuid: str
     name: str
     memory_bytes: int
-    visible_devices: str | None
+    mask: str
 
 
 def probe(ctx: Context) -> Facts:
@@ -59,7 +57,7 @@ def probe(ctx: Context) -> Facts:
         uuid=f"GPU-{properties.uuid}",
         name=properties.name,
         memory_bytes=properties.total_memory,
-        visible_devices=ctx.environ.get("CUDA_VISIBLE_DEVICES"),
+        mask=f"CUDA_VISIBLE_DEVICES={ctx.environ.get('CUDA_VISIBLE_DEVICES', 'not set')}",
     )
 
 
@@ -91,22 +89,19 @@ def recommend(facts: Mapping[int, Facts]) -> dict[str, Recommendation]:
     return {"device": Recommendation("cuda", summarize(facts))}
 
 
-def _deviceless(
-    facts: Mapping[int, Facts], ranks: Sequence[int], shared: set[int]
-) -> Iterator[Finding]:
+def _deviceless(facts: Mapping[int, Facts], ranks: list[int], shared: set[int]) -> list[Finding]:
     beyond = [rank for rank in ranks if _is_beyond(facts[rank])]
     if not beyond:
-        return
+        return []
     own = facts[beyond[0]]
     told = (
-        f"{len(ranks)} ranks on {own.host} see {own.device_count} GPU(s) each ({_mask(own)}): "
+        f"{len(ranks)} ranks on {own.host} see {own.device_count} GPU(s) each ({own.mask}): "
         f"local rank {', '.join(str(facts[rank].local_rank) for rank in beyond)} has no device"
     )
     # Ray and Slurm can show every rank GPUs of its own: then none is shared.
     if shared.isdisjoint(ranks) and (own.device_count == 1 or len(ranks) > own.device_count):
-        yield _finding(beyond, "LOCAL_RANK is not the index of a GPU", told, CHOOSE, sure=False)
-    else:
-        yield _finding(beyond, "more ranks than GPUs", told, COUNT)
+        return [_finding(beyond, "LOCAL_RANK is not the index of a GPU", told, CHOOSE, sure=False)]
+    return [_finding(beyond, "more ranks than GPUs", told, COUNT)]
 
 
 def _sharing(facts: Mapping[int, Facts], ranks: Sequence[int]) -> Iterator[Finding]:
@@ -114,7 +109,7 @@ def _sharing(facts: Mapping[int, Facts], ranks: Sequence[int]) -> Iterator[Findi
     if len(ranks) > 1 and not any(_is_beyond(facts[rank]) for rank in ranks):
         own = facts[ranks[0]]
         users = ", ".join(f"rank {r} ({facts[r].host}, {facts[r].device})" for r in ranks)
-        told = f"{users} are on one {own.name}, {own.uuid} ({_mask(own)})"
+        told = f"{users} are on one {own.name}, {own.uuid} ({own.mask})"
         yield _finding(ranks, "ranks share a GPU", told, BIND, sure=MIG not in own.name)
 
 
@@ -127,34 +122,27 @@ def _elsewhere(facts: Mapping[int, Facts]) -> Iterator[Finding]:
 
 def _unequal(facts: Mapping[int, Facts]) -> Iterator[Finding]:
     names = Counter(own.name for own in facts.values())
-    largest = max(own.memory_bytes for own in facts.values())
-    least = (1 - MEMORY_TOLERANCE_RATIO) * largest
+    least = max(own.memory_bytes for own in facts.values()) * (1 - MEMORY_TOLERANCE_RATIO)
     small = [rank for rank, own in facts.items() if own.memory_bytes < least]
     rare = [rank for rank, own in facts.items() if names[own.name] < max(names.values())]
     if len(names) > 1 or small:
-        kinds = {f"{own.name} with {own.memory_bytes} bytes" for own in facts.values()}
-        told = f"the slowest and smallest GPU sets the pace: {', '.join(sorted(kinds))}"
-        yield _finding(rare or small or list(facts), "GPUs differ", told, EQUAL, sure=False)
+        kinds = sorted({f"{own.name} ({own.memory_bytes} bytes)" for own in facts.values()})
+        told = f"the slowest and the smallest set the pace of all: {', '.join(kinds)}"
+        yield _finding(rare or small or list(facts), "unequal GPUs", told, EQUAL, sure=False)
 
 
 def _is_beyond(own: Facts) -> bool:
     return own.local_rank is not None and own.local_rank >= own.device_count
 
 
-def _mask(own: Facts) -> str:
-    return f"CUDA_VISIBLE_DEVICES={own.visible_devices or 'unset'}"
-
-
 def _grouped(keys: Mapping[int, str]) -> dict[str, list[int]]:
     return {key: [rank for rank in sorted(keys) if keys[rank] == key] for key in keys.values()}
 
 
-def _finding(
-    ranks: Sequence[int], title: str, message: str, fix: str, *, sure: bool = True
-) -> Finding:
+def _finding(ranks: Sequence[int], title: str, told: str, fix: str, sure: bool = True) -> Finding:
     return Finding(
         title=title,
-        message=message,
+        message=told,
         fix=fix,
         ranks=tuple(sorted(ranks)),
         severity=Severity.ERROR if sure else Severity.WARNING,

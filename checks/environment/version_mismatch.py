@@ -14,6 +14,7 @@ import platform
 import re
 from collections import Counter
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 
 import msgspec
@@ -91,8 +92,8 @@ def _gpu_software() -> dict[str, str]:
 
     nccl = torch.distributed.is_nccl_available()
     told = {
-        "nccl": ".".join(str(part) for part in torch.cuda.nccl.version()) if nccl else "none",
-        "cudnn": str(torch.backends.cudnn.version() or "none"),
+        "nccl": ".".join(map(str, import_module("torch.cuda.nccl").version())) if nccl else "none",
+        "cudnn": str(import_module("torch.backends.cudnn").version() or "none"),
         "driver": _driver(DRIVER_VERSION.read_text() if DRIVER_VERSION.exists() else ""),
     }
     return {name: version for name, version in told.items() if version}

@@ -23,6 +23,8 @@ from ddpcheck.finding import Confidence, Finding, Severity
 from ddpcheck.measures.sketch import Difference, Sketch, first_difference
 
 if TYPE_CHECKING:
+    import torch
+
     from ddpcheck.target.live import LiveTarget
 
 # Replicas that apply the same gradient are equal bit by bit. Differences of some units in the
@@ -80,7 +82,7 @@ class Observer:
         after = self._sketch(lambda parameter: parameter)
         return Facts(self._unit, self._before, self._gradients, after, self._steps)
 
-    def _sketch(self, pick: Callable[..., object]) -> dict[str, Sketch]:
+    def _sketch(self, pick: Callable[[torch.Tensor], torch.Tensor | None]) -> dict[str, Sketch]:
         from ddpcheck.target.sketch import sketch_all
 
         if self._live is None:

@@ -58,14 +58,14 @@ def probe(ctx: Context) -> Facts:
     if live.ddp is None or ctx.store is None:
         raise Skip("the target is not wrapped in DistributedDataParallel")
     piece = reference.first_slice(live)
-    ctx.store.set(f"slice/{ctx.rank}", reference.to_bytes(piece))
+    ctx.store.set(f"slice/{ctx.rank}", reference.to_text(piece))
     with reference.steady(live.ddp):
         local = reference.gradient(live.module, live.loss, moved(piece, live.device))
         synced = reference.gradient(live.ddp, live.loss, moved(piece, live.device))
     slices: list[Any] = []
     if ctx.rank == 0:
         blobs = [ctx.store.get(f"slice/{rank}") for rank in range(ctx.world_size)]
-        slices = [reference.from_bytes(blob) for blob in blobs]
+        slices = [reference.from_text(blob) for blob in blobs]
     return Facts(
         parameters=digest_of(list(sketch_all(live.module.named_parameters()).values())),
         unit=max(torch.finfo(each.dtype).eps for each in synced.values()),

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from ddpcheck import jsontext
 from ddpcheck.catalogue import catalogue
 from ddpcheck.check import Check, Stage
 from ddpcheck.engine.entries import Began, Ended, Entry, Present, Stuck, unpack
@@ -73,7 +74,7 @@ def assemble(run_dir: Path, reasons: Mapping[int, str]) -> Report:
     reach the end of the last stage is gone too.
     """
     try:
-        run = msgspec.json.decode((run_dir / RUN_NAME).read_bytes(), type=Run)
+        run = jsontext.decode((run_dir / RUN_NAME).read_bytes(), Run)
     except (OSError, msgspec.DecodeError) as error:
         raise ReportError(f"{run_dir} holds neither {REPORT_NAME} nor a started run") from error
     entries = {seat: told for seat, told in _read_rank_files(run_dir).items() if _presence(told)}

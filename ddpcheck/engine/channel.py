@@ -8,9 +8,11 @@ from datetime import timedelta
 from typing import TypeVar
 
 import msgspec
-from torch.distributed import DistStoreError, Store
+from torch.distributed import DistStoreError
 
+from ddpcheck import jsontext
 from ddpcheck.engine.entries import Entry, Stuck, pack, unpack
+from ddpcheck.launch.stores import Store
 
 T = TypeVar("T")
 
@@ -54,7 +56,7 @@ class Channel:
     def arrive(self, present: Entry) -> int:
         """Tell who this process is and return its number in the order of arrival, from 0."""
         member = self._store.add("arrivals", 1) - 1
-        self._store.set(f"member/{member}", pack([present]))
+        self._store.set(f"member/{member}", pack([present]).decode())
         return member
 
     def claim_lead(self, member: int) -> bool:
@@ -68,11 +70,11 @@ class Channel:
 
     def tell(self, key: str, entries: Iterable[Entry]) -> None:
         """Write this process's entries."""
-        self._store.set(key, pack(entries))
+        self._store.set(key, pack(entries).decode())
 
     def announce(self, key: str, message: msgspec.Struct) -> None:
         """Write what every process waits for."""
-        self._store.set(key, msgspec.json.encode(message))
+        self._store.set(key, jsontext.encode(message).decode())
 
     def hear(self, key: str, kind: type[T], timeout_s: float) -> T | None:
         """Return the announcement, or None when it does not come within ``timeout_s``."""
@@ -84,7 +86,7 @@ class Channel:
 
     def read_message(self, key: str, kind: type[T]) -> T:
         """Return the announcement, which must be there."""
-        return msgspec.json.decode(self._store.get(key), type=kind)
+        return jsontext.decode(self._store.get(key), kind)
 
     def poll(self, keys: Sequence[str], timeout_s: float) -> bool:
         """Return whether all keys are there within ``timeout_s``.

@@ -2,9 +2,11 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
+
+from ddpcheck import jsontext
 
 
 class Present(msgspec.Struct, frozen=True, kw_only=True, tag="present"):
@@ -29,10 +31,10 @@ class Began(msgspec.Struct, frozen=True, tag="began"):
 
 
 class Measured(msgspec.Struct, frozen=True, tag="measured"):
-    """The facts of one check on this rank, as JSON."""
+    """The facts of one check on this rank, as plain values."""
 
     check: str
-    facts: msgspec.Raw
+    facts: Any
     duration_s: float
 
 
@@ -72,12 +74,12 @@ class Stuck(msgspec.Struct, frozen=True, tag="stuck"):
 
 Entry: TypeAlias = Present | Began | Measured | Skipped | Crashed | Refused | Ended | Stuck
 
-_decoder = msgspec.json.Decoder(Entry)
+_decoder = msgspec.json.Decoder(Entry, strict=False)
 
 
 def pack(entries: Iterable[Entry]) -> bytes:
     """Return the entries as JSON lines."""
-    return b"".join(msgspec.json.encode(entry) + b"\n" for entry in entries)
+    return b"".join(jsontext.encode(entry) + b"\n" for entry in entries)
 
 
 def unpack(lines: bytes) -> Iterator[Entry]:
@@ -85,7 +87,7 @@ def unpack(lines: bytes) -> Iterator[Entry]:
     for line in lines.splitlines():
         try:
             yield _decoder.decode(line)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError):
             continue
 
 

@@ -8,12 +8,14 @@ from contextlib import suppress
 
 import torch
 import torch.distributed as dist
+from torch.cuda import nccl
 
 from ddpcheck.check import Context
 from ddpcheck.engine.entries import Present
 from ddpcheck.errors import DdpcheckError
 from ddpcheck.launch.identity import Identity
 from ddpcheck.launch.meeting import join_store, key_prefix
+from ddpcheck.launch.stores import PrefixStore
 
 
 def presence(who: Identity, backend: str) -> Present:
@@ -50,7 +52,7 @@ def join_group(who: Identity, ctx: Context) -> str | None:
         store = join_store(who, ctx.timeout.total_seconds())
         dist.init_process_group(
             ctx.backend,
-            store=dist.PrefixStore(f"{key_prefix(who)}/group", store),
+            store=PrefixStore(f"{key_prefix(who)}/group", store),
             rank=ctx.rank,
             world_size=ctx.world_size,
             timeout=ctx.timeout,
@@ -72,5 +74,5 @@ def _versions() -> dict[str, str]:
     versions = {"python": sys.version.split()[0], "torch": str(torch.__version__)}
     if torch.version.cuda:
         versions["cuda"] = torch.version.cuda
-        versions["nccl"] = ".".join(str(part) for part in torch.cuda.nccl.version())
+        versions["nccl"] = ".".join(str(part) for part in nccl.version())
     return versions

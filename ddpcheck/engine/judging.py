@@ -1,4 +1,4 @@
-"""From what ranks told to what it means: merge entries, call judges, name the missing."""
+"""From what ranks told to what it means: merge their entries and call the judges."""
 
 from __future__ import annotations
 
@@ -40,14 +40,11 @@ def judge_check(check: Check, entries: Mapping[int, Iterable[Entry]]) -> Judgeme
     crashed = _of_type(about, Crashed)
     measured = _of_type(about, Measured)
     skipped = _of_type(about, Skipped)
-    if not measured:
-        return _without_facts(check, crashed, skipped)
-    try:
-        judgement = _judged(check, measured)
-    except Exception as error:
-        reason = f"its judge raised {_in_one_line(error)}"
-        traceback_text = traceback.format_exc(limit=-3)
-        return Judgement(record=_record(check, CheckOutcome.ERROR, f"{reason}\n{traceback_text}"))
+    judgement = _judged(check, measured) if measured else _without_facts(check, skipped)
+    if measured and skipped:
+        judgement = _noting(
+            judgement, "; ".join(f"rank {r}: {e.reason}" for r, e in skipped.items())
+        )
     return _with_crashes(judgement, crashed)
 
 
@@ -63,43 +60,55 @@ def _of_type(about: Mapping[int, Sequence[Entry]], kind: type[Any]) -> dict[int,
 
 
 def _judged(check: Check, measured: Mapping[int, Measured]) -> Judgement:
-    facts: dict[int, Facts] = {
-        rank: msgspec.json.decode(each.facts, type=check.facts_type)
-        for rank, each in measured.items()
-    }
-    findings = check.judge(facts)
-    bad = any(finding.severity is not Severity.INFO for finding in findings)
-    record = _record(check, CheckOutcome.FAIL if bad else CheckOutcome.PASS)
+    facts: dict[int, Facts] = {}
+    findings: list[Finding] = []
+    recommendation: dict[str, Recommendation] = {}
+    summary = fault = ""
+    try:
+        for rank, each in measured.items():
+            facts[rank] = msgspec.convert(each.facts, check.facts_type, strict=False)
+        findings = check.judge(facts)
+        summary = check.summarize(facts)
+        recommendation = check.recommend(facts)
+    except Exception as error:
+        fault = f"its judge raised {_in_one_line(error)}\n{traceback.format_exc(limit=-3)}"
     return Judgement(
         record=msgspec.structs.replace(
-            record,
-            summary=check.summarize(facts),
+            _record(check, _outcome(findings, fault), fault),
+            summary=summary,
             duration_s=round(max(each.duration_s for each in measured.values()), 4),
         ),
         findings=findings,
-        recommendation=check.recommend(facts),
-        facts=fold(facts),
+        recommendation=recommendation,
+        facts=fold({rank: each.facts for rank, each in measured.items()}),
     )
 
 
-def _without_facts(
-    check: Check, crashed: Mapping[int, Crashed], skipped: Mapping[int, Skipped]
-) -> Judgement:
-    if crashed:
-        record = _record(check, CheckOutcome.ERROR, _crash_reason(crashed))
-        return Judgement(record=record, crashed_ranks=tuple(crashed))
+def _outcome(findings: Sequence[Finding], fault: str) -> CheckOutcome:
+    if fault:
+        return CheckOutcome.ERROR
+    bad = any(finding.severity is not Severity.INFO for finding in findings)
+    return CheckOutcome.FAIL if bad else CheckOutcome.PASS
+
+
+def _without_facts(check: Check, skipped: Mapping[int, Skipped]) -> Judgement:
     reasons = dict.fromkeys(entry.reason for entry in skipped.values())
     return not_run(check, "; ".join(reasons) or "no rank came to it")
+
+
+def _noting(judgement: Judgement, reason: str) -> Judgement:
+    whole = "\n".join(part for part in (judgement.record.reason, reason) if part)
+    record = msgspec.structs.replace(judgement.record, reason=whole)
+    return msgspec.structs.replace(judgement, record=record)
 
 
 def _with_crashes(judgement: Judgement, crashed: Mapping[int, Crashed]) -> Judgement:
     if not crashed:
         return judgement
+    noted = _noting(judgement, _crash_reason(crashed))
     outcome = CheckOutcome.FAIL if judgement.has_error else CheckOutcome.ERROR
-    record = msgspec.structs.replace(
-        judgement.record, outcome=outcome, reason=_crash_reason(crashed)
-    )
-    return msgspec.structs.replace(judgement, record=record, crashed_ranks=tuple(crashed))
+    record = msgspec.structs.replace(noted.record, outcome=outcome)
+    return msgspec.structs.replace(noted, record=record, crashed_ranks=tuple(crashed))
 
 
 def _crash_reason(crashed: Mapping[int, Crashed]) -> str:

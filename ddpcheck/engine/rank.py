@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import msgspec
 import torch
-import torch.distributed as dist
 
 from ddpcheck.catalogue import catalogue, select
 from ddpcheck.check import Check, Context, Facts, Joining, Skip, Stage
@@ -37,6 +37,7 @@ from ddpcheck.engine.sentinel import Sentinel, Whereabouts
 from ddpcheck.errors import DdpcheckError, ExitCode, TargetError
 from ddpcheck.launch.identity import Identity, identity
 from ddpcheck.launch.meeting import join_store, key_prefix, open_store
+from ddpcheck.launch.stores import PrefixStore, Store
 from ddpcheck.settings import RunSettings
 from ddpcheck.target.live import go_live
 from ddpcheck.target.load import Factory, build, find_factory, is_built_in
@@ -59,8 +60,8 @@ def run_rank(settings: RunSettings, run_id: str, on_report: OnReport) -> int:
     steps = steps_of(select(catalogue(), settings.select, settings.skip))
     hosted = open_store(who, deadline_s)
 
-    def new_store() -> dist.Store:
-        return dist.PrefixStore(key_prefix(who), join_store(who, deadline_s))
+    def new_store() -> Store:
+        return PrefixStore(key_prefix(who), join_store(who, deadline_s))
 
     store = new_store()
     channel = Channel(store)
@@ -96,7 +97,7 @@ class RankWork:
 
     settings: RunSettings
     who: Identity
-    store: dist.Store
+    store: Store
     assignment: Assignment
     seat: int
     steps: Sequence[Step]
@@ -117,7 +118,7 @@ class RankWork:
             profile=self.settings.profile,
             clock=time.perf_counter,
             timeout=timedelta(seconds=self.assignment.deadline_s),
-            store=dist.PrefixStore("probes", self.store),
+            store=PrefixStore("probes", self.store),
         )
 
     def run(self) -> int:
@@ -140,7 +141,7 @@ class RankWork:
             if refusal:
                 return [refusal]
         if step.stage is Stage.DEVICES and self.context.on_gpu:
-            torch.cuda.setdevice_of(self.context.device)
+            torch.cuda.set_device(self.context.device)
         if step.stage.order >= Stage.COLLECTIVES.order and self.context.joining is None:
             self._join()
         return list(self._entries(step))
@@ -149,7 +150,7 @@ class RankWork:
         if step.stage is Stage.REHEARSAL:
             yield from self._rehearse(step)
         for check in step.probes:
-            yield self._measure(check, lambda check=check: check.probe(self.context))
+            yield self._measure(check, partial(check.probe, self.context))
 
     def _needs_target(self) -> bool:
         return any(step.stage is Stage.REHEARSAL for step in self.steps)
@@ -233,7 +234,7 @@ def _outcome(check_id: str, measure: Callable[[], Facts], started: float) -> Ent
         line = f"{type(error).__name__}: {' '.join(str(error).split())[:500]}"
         return Crashed(check_id, line, traceback.format_exc(limit=-6))
     took_s = round(time.perf_counter() - started, 4)
-    return Measured(check_id, msgspec.Raw(msgspec.json.encode(facts)), took_s)
+    return Measured(check_id, msgspec.to_builtins(facts), took_s)
 
 
 def _facts_or_raise(facts: Callable[[], Facts], raised: Exception | None) -> Callable[[], Facts]:

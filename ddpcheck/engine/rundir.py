@@ -8,8 +8,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-import msgspec
-
+from ddpcheck import jsontext
 from ddpcheck.engine.assembly import RUN_NAME
 from ddpcheck.errors import ReportError
 from ddpcheck.report import Run
@@ -37,7 +36,7 @@ def make_run_dir(report_dir: str, run_id: str) -> Path:
 def note_start(run: Run, run_dir: Path) -> None:
     """Write down what was asked for, so that a report can be assembled after any crash."""
     with suppress(OSError):
-        (run_dir / RUN_NAME).write_bytes(msgspec.json.encode(run))
+        (run_dir / RUN_NAME).write_bytes(jsontext.encode(run))
 
 
 def point_latest_to(run_dir: Path) -> None:

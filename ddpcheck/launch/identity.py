@@ -76,9 +76,9 @@ def _text(environ: Mapping[str, str], name: str) -> str:
     return value
 
 
-def _number(environ: Mapping[str, str], name: str, default: str | None = None) -> int:
-    value = environ.get(name, default) if default is not None else _text(environ, name)
-    if value is None or not value.strip().isdecimal():
+def _number(environ: Mapping[str, str], name: str, default: str = "") -> int:
+    value = environ.get(name) or default or _text(environ, name)
+    if not value.strip().isdecimal():
         raise UsageError(f"{name} is '{value}': it must be a whole number, 0 or more")
     return int(value)
 

@@ -100,7 +100,8 @@ def _watch(ranks: Sequence[ForkServerProcess]) -> list[Departure]:
     until = float("inf")
     while waiting and time.monotonic() < until:
         left_s = until - time.monotonic() if departures else None
-        for rank in [waiting[sentinel] for sentinel in wait(list(waiting), timeout=left_s)]:
+        left = wait(list(waiting), timeout=left_s)
+        for rank in [rank for sentinel, rank in waiting.items() if sentinel in left]:
             del waiting[ranks[rank].sentinel]
             ranks[rank].join()
             departures.append(Departure(rank, ranks[rank].exitcode or 0))
@@ -128,7 +129,7 @@ def _be_rank(rank_main: RankMain, argument: object, environ: Mapping[str, str]) 
 
 def _host_store(listener: socket.socket, parent: Connection) -> None:
     """Host the store until the parent is gone."""
-    from torch.distributed import TCPStore
+    from ddpcheck.launch.stores import TCPStore
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     port: int = listener.getsockname()[1]

@@ -5,10 +5,11 @@ from __future__ import annotations
 from contextlib import suppress
 from datetime import timedelta
 
-from torch.distributed import DistError, DistNetworkError, DistStoreError, TCPStore
+from torch.distributed import DistError, DistNetworkError, DistStoreError
 
 from ddpcheck.errors import LaunchError
 from ddpcheck.launch.identity import Identity
+from ddpcheck.launch.stores import TCPStore
 
 StoreErrors = (DistError, DistNetworkError, DistStoreError, RuntimeError)
 

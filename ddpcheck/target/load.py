@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 from torch import nn
 
@@ -41,7 +41,7 @@ def find_factory(spec: str, data: str, rank: int, world_size: int) -> Factory:
     factory = getattr(_import(place, spec), name, None)
     if not callable(factory):
         raise TargetError(f"--target {spec}: {place} has no function {name}")
-    return factory
+    return cast(Factory, factory)
 
 
 def build(factory: Factory, spec: str) -> Target:

@@ -33,7 +33,7 @@ class Case(NamedTuple):
 class Mismatch(NamedTuple):
     """The first wrong element of a case on this rank, and how many of its elements are."""
 
-    index: int
+    place: int
     expected: float
     got: float
     wrong_elements: int

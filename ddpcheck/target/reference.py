@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import copy
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -76,7 +77,7 @@ def distances(
 
 
 @contextmanager
-def steady(module: nn.Module) -> Iterator[None]:
+def steady(module: nn.Module) -> Generator[None]:
     """Keep dropout from drawing and BatchNorm from using or changing batch statistics.
 
     With batch statistics, the gradient of a mean over ranks is not that of the joined batch.
@@ -95,16 +96,16 @@ def steady(module: nn.Module) -> Iterator[None]:
             part.train()
 
 
-def to_bytes(batch: Any) -> bytes:
-    """Return a batch in a form that ``from_bytes`` reads on another rank."""
+def to_text(batch: Any) -> str:
+    """Return a batch in a form that ``from_text`` reads on another rank."""
     buffer = io.BytesIO()
     torch.save(batch, buffer)
-    return buffer.getvalue()
+    return base64.b64encode(buffer.getvalue()).decode()
 
 
-def from_bytes(data: bytes) -> Any:
+def from_text(text: bytes) -> Any:
     """Return the batch that another rank of this run wrote."""
-    return torch.load(io.BytesIO(data), weights_only=True)
+    return torch.load(io.BytesIO(base64.b64decode(text)), weights_only=True)
 
 
 def _joined(slices: Sequence[Any]) -> Any:

@@ -84,7 +84,9 @@ def _timed_step(parts: SplitParts, batches: Iterator[Any], *, sync: bool) -> _Ti
     _settle(parts.device)
     step_s = time.perf_counter() - started
     spans = [start.until(end) for start, end in pairwise(marks)]
-    return _Times(*spans, step_s, _communication_s(parts.model) if sync else 0.0)
+    data_s, forward_s, backward_s, optimizer_s = spans
+    comm_s = _communication_s(parts.model) if sync else 0.0
+    return _Times(data_s, forward_s, backward_s, optimizer_s, step_s, comm_s)
 
 
 def _marked_step(parts: SplitParts, batches: Iterator[Any], *, sync: bool) -> list[_Mark]:
@@ -115,7 +117,7 @@ class _Mark:
         """Return the seconds from this mark to a later one; both must be past."""
         if self._event is None or later._event is None:
             return later._at_s - self._at_s
-        return self._event.elapsed_time(later._event) / 1e3
+        return float(self._event.elapsed_time(later._event)) / 1e3
 
 
 def _communication_s(model: DistributedDataParallel) -> float:

@@ -7,15 +7,18 @@ import re
 import socket
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
+from torch.distributed.distributed_c10d import Store
 from torch.distributed.rendezvous import rendezvous
 
 from ddpcheck.finding import Recommendation
+from ddpcheck.launch.identity import Identity
 from ddpcheck.report import Report, Run, Verdict, read_report, write_report
 from ddpcheck.settings import TrainSettings
 from ddpcheck.target.minigpt import MiniGPT, MiniGPTConfig
@@ -89,8 +92,12 @@ def test_two_ranks_train_and_tell(tmp_path: Path) -> None:
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Make this process the only rank; returns the folder of its report."""
-    store = next(rendezvous(f"file://{tmp_path}/store?rank=0&world_size=1"))[0]
-    monkeypatch.setattr("ddpcheck.train.rank.open_store", lambda *_: store)
+    store: Store = next(rendezvous(f"file://{tmp_path}/store?rank=0&world_size=1"))[0]
+
+    def open_store(_who: Identity, _timeout: timedelta) -> Store:
+        return store
+
+    monkeypatch.setattr("ddpcheck.train.rank.open_store", open_store)
     place = {"RANK": 0, "LOCAL_RANK": 0, "WORLD_SIZE": 1, "MASTER_ADDR": "-", "MASTER_PORT": 1}
     for name, value in place.items():
         monkeypatch.setenv(name, str(value))

@@ -1,0 +1,35 @@
+import os
+from datetime import timedelta
+
+from ddpcheck.check import Context, Profile
+from ddpcheck.checks.launch.inconsistent_ranks import Facts, judge, probe
+
+
+def context(environ: dict[str, str], device: str = "cpu") -> Context:
+    return Context(
+        rank=1,
+        local_rank=1,
+        world_size=2,
+        environ=environ,
+        host="node0",
+        backend="gloo",
+        device=device,
+        profile=Profile.QUICK,
+        clock=lambda: 0.0,
+        timeout=timedelta(seconds=1),
+    )
+
+
+def test_probe_reads_only_its_variables_as_they_stand() -> None:
+    read = probe(context({"RANK": " one ", "WORLD_SIZE": "2", "API_TOKEN": "secret"}))
+    assert read == Facts(1, "node0", os.getpid(), False, {"RANK": "one", "WORLD_SIZE": "2"})
+
+
+def test_probe_takes_an_empty_variable_for_unset() -> None:
+    read = probe(context({"MASTER_ADDR": " ", "GROUP_RANK": "0"}, device="cuda:1"))
+    assert (read.variables, read.on_gpu) == ({"GROUP_RANK": "0"}, True)
+
+
+def test_judge_takes_what_the_probe_measured() -> None:
+    read = probe(context({}))
+    assert judge({1: read})[0].ranks == (1,)
