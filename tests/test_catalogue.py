@@ -2,7 +2,7 @@ import sys
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import msgspec
@@ -71,8 +71,11 @@ def plug_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (family.parent / "__init__.py").touch()
     (family / "__init__.py").touch()
     points = [EntryPoint("marine", "marine_checks", module.ENTRY_POINT_GROUP)]
-    found = SimpleNamespace(entry_points=lambda *, group: points if "ddpcheck" in group else [])
-    monkeypatch.setattr(module, "entry_points", found.entry_points)
+
+    def entry_points(*, group: str) -> list[EntryPoint]:
+        return [point for point in points if point.group == group]
+
+    monkeypatch.setattr(module, "entry_points", entry_points)
     monkeypatch.syspath_prepend(tmp_path)
     catalogue.cache_clear()
     yield family

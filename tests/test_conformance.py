@@ -176,7 +176,8 @@ def _numeric_constants(tree: ast.Module) -> Iterator[tuple[str, int]]:
     """Yield the name and line of each module-level constant that is one number."""
     for node in tree.body:
         if isinstance(node, ast.AnnAssign) and node.value is not None:
-            targets, value = [node.target], node.value
+            targets: list[ast.expr] = [node.target]
+            value = node.value
         elif isinstance(node, ast.Assign):
             targets, value = node.targets, node.value
         else:

@@ -3,7 +3,7 @@
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -94,9 +94,9 @@ def test_the_catalogue_has_one_import_name() -> None:
     assert "import the catalogue as ddpcheck.checks" in done.stderr
 
 
-def _own_imports(nodes: Iterator[ast.AST] | list[ast.stmt]) -> Iterator[str]:
+def _own_imports(within: Iterable[ast.AST]) -> Iterator[str]:
     """Yield what these nodes import of ddpcheck at run time."""
-    nodes = list(nodes)
+    nodes = list(within)
     typing_only = {id(inner) for node in nodes for inner in _type_checking_only(node)}
     for node in nodes:
         if id(node) in typing_only:

@@ -37,6 +37,7 @@ LABELS = {
     "driver": "the NVIDIA driver",
     "machine": "the processor architecture",
 }
+SUMMARIZED = ("python", "torch", "cuda", "nccl", "driver")
 SHOWN_COUNT = 8  # a reader wants no more ranks or hosts in a line
 DRIVER_VERSION = Path("/proc/driver/nvidia/version")
 MAPPED_LIBRARIES = Path("/proc/self/maps")
@@ -70,7 +71,7 @@ def summarize(facts: Mapping[int, Facts]) -> str:
     """Return the versions that every rank has."""
     common = set.intersection(*(set(own.versions.items()) for own in facts.values()))
     told = dict(common)
-    return ", ".join(f"{LABELS[name]} {told[name]}" for name in LABELS if name in told)
+    return ", ".join(f"{LABELS[name]} {told[name]}" for name in SUMMARIZED if name in told)
 
 
 def _software() -> dict[str, str]:
@@ -81,7 +82,7 @@ def _software() -> dict[str, str]:
         "python": ".".join(platform.python_version_tuple()[:2]),
         "python_micro": platform.python_version(),
         "torch": torch_version,
-        "torch_build": f"{build or 'release'} {torch.version.git_version or ''}".strip(),
+        "torch_build": f"{build or 'release'} {(torch.version.git_version or '')[:9]}".strip(),
         "cuda": torch.version.cuda or torch.version.hip or "none",
         "machine": platform.machine(),
     }

@@ -24,8 +24,8 @@ HANDY = ("LOCAL_RANK", "LOCAL_WORLD_SIZE")
 INDEX, COUNT, PORT = range(10**9), range(1, 10**9), range(1, 2**16)  # TCP ports are 16-bit
 LIMITS = {"RANK": INDEX, "WORLD_SIZE": COUNT, "MASTER_PORT": PORT, HANDY[0]: INDEX, HANDY[1]: COUNT}
 NAMED_COUNT, SHOWN_COUNT = 1024, 8  # of a million absent ranks; in one line
-SET = "start the ranks with torchrun, which sets it, or correct it in the launch script"
-ONCE = "start each RANK of 0..WORLD_SIZE-1 once; two jobs on one host need two MASTER_PORTs"
+SET = "start the ranks with torchrun, or correct the launch script; a port is 1..65535"
+ONCE = "start each RANK of 0..WORLD_SIZE-1 once, on every node; a second job needs its own port"
 
 
 class Facts(msgspec.Struct, frozen=True):

@@ -46,8 +46,7 @@ def make_check(**changes: Any) -> Check:
 
 
 def measured(number: Any, duration_s: float = 0.5, check_id: str = ID) -> list[Entry]:
-    facts = msgspec.Raw(msgspec.json.encode({"number": number}))
-    return [Began(check_id, 0.0), Measured(check_id, facts, duration_s)]
+    return [Began(check_id, 0.0), Measured(check_id, {"number": number}, duration_s)]
 
 
 CRASHED: list[Entry] = [Began(ID, 0.0), Crashed(ID, "ValueError: 7", "probe line 3")]

@@ -62,12 +62,11 @@ def test_on_a_gpu_driver_and_nccl_are_read(
     monkeypatch.setattr(version_mismatch, "DRIVER_VERSION", tmp_path / "version")
     monkeypatch.setattr(version_mismatch, "MAPPED_LIBRARIES", tmp_path / "maps")
     monkeypatch.setattr(torch.distributed, "is_nccl_available", lambda: True)
-    fakes = {"torch.cuda.nccl": (2, 28, 9), "torch.backends.cudnn": 91900}
-    monkeypatch.setattr(
-        version_mismatch,
-        "import_module",
-        lambda name: SimpleNamespace(version=lambda: fakes[name]),
-    )
+    fakes = {
+        "torch.cuda.nccl": SimpleNamespace(version=lambda: (2, 28, 9)),
+        "torch.backends.cudnn": SimpleNamespace(version=lambda: 91900),
+    }
+    monkeypatch.setattr(version_mismatch, "import_module", fakes.__getitem__)
     facts = probe(context("cuda:0"))
     assert facts.versions.get("driver") == driver
     assert (facts.versions["nccl"], facts.versions["cudnn"]) == ("2.28.9", "91900")

@@ -34,7 +34,7 @@ def torchrun(world: int, hosts: int = 1, **changed: object) -> Ranks:
 
 
 def by_hand(world: int, hosts: int = 1, **changed: object) -> Ranks:
-    return torchrun(world, hosts, **({"GROUP_RANK": None} | changed))
+    return torchrun(world, hosts, GROUP_RANK=None, **changed)
 
 
 def but(ranks: Ranks, seat: int, **changed: object) -> Ranks:
@@ -52,7 +52,8 @@ def without(ranks: Ranks, *gone: int) -> Ranks:
     return {seat: own for seat, own in ranks.items() if seat not in gone}
 
 
-NO_LOCALS: dict[str, object] = {"LOCAL_RANK": None, "LOCAL_WORLD_SIZE": None}
+def without_locals(world: int, hosts: int = 1) -> Ranks:
+    return by_hand(world, hosts, LOCAL_RANK=None, LOCAL_WORLD_SIZE=None)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +83,7 @@ def test_agents_of_different_sizes_are_silent() -> None:
     assert judge(facts) == []
 
 
-@pytest.mark.parametrize("facts", [by_hand(1, **NO_LOCALS), by_hand(16, hosts=2, **NO_LOCALS)])
+@pytest.mark.parametrize("facts", [without_locals(1), without_locals(16, hosts=2)])
 def test_ranks_by_hand_without_local_variables_are_no_more_than_information(facts: Ranks) -> None:
     (finding,) = judge(facts)
     assert finding.severity is Severity.INFO
@@ -90,7 +91,7 @@ def test_ranks_by_hand_without_local_variables_are_no_more_than_information(fact
 
 
 def test_ranks_on_gpus_without_local_rank_are_a_warning() -> None:
-    told = by_hand(2, **NO_LOCALS)
+    told = without_locals(2)
     facts = {
         seat: Facts(seat, o.host, o.pid, on_gpu=True, variables=o.variables)
         for seat, o in told.items()
