@@ -83,7 +83,7 @@ def _add_train(parser: argparse.ArgumentParser) -> None:
     add = _Adder(parser)
     add("--from", dest="report", default="reports/latest", metavar="REPORT")
     add("--strategy", choices=("ddp",), default="ddp")
-    add("--precision", choices=("fp32", "bf16"), help="default: as the report recommends")
+    add("--precision", choices=("fp32", "bf16", "fp16"), help="default: as the report recommends")
     add("--steps", type=int, default=300)
     add("--global-batch", type=int, default=32, metavar="SEQUENCES")
     add("--data", default="", metavar="FILE", help="text to train on; default: Python's own source")

@@ -43,8 +43,7 @@ def run(settings: RunSettings, options: LaunchOptions, argv: Sequence[str]) -> i
 
 
 def train(settings: TrainSettings, options: LaunchOptions, argv: Sequence[str]) -> int:
-    """Carry out ``ddpcheck train``."""
-    read_report(Path(settings.report))
+    """Carry out ``ddpcheck train``: as one rank inside a launcher, or start the ranks."""
     if started_by_launcher(os.environ):
         from ddpcheck.train.rank import train_rank
 
@@ -56,6 +55,7 @@ def train(settings: TrainSettings, options: LaunchOptions, argv: Sequence[str]) 
         return launch_with_agent(options, nproc, argv)
     from ddpcheck.launch.local import launch_local
 
+    read_report(Path(settings.report))  # a missing one is better told before torch is imported
     departures = launch_local(train_in_rank, settings, nproc)
     for departure in departures:
         if departure.exit_code not in set(ExitCode):

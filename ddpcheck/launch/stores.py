@@ -1,8 +1,9 @@
-"""torch's key-value stores, by names that type checkers can see.
+"""torch's key-value stores, from where type checkers see them.
 
 ``torch.distributed`` has them too, but imports them under a condition.
 """
 
-from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
+from torch.distributed.distributed_c10d import PrefixStore, Store
+from torch.distributed.rendezvous import TCPStore
 
 __all__ = ["PrefixStore", "Store", "TCPStore"]

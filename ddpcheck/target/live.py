@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, count
 from typing import Any
 
 import torch
@@ -37,7 +37,11 @@ class LiveTarget:
 
     def batches(self) -> Iterator[Any]:
         """Yield batches without end, as the loader gives them; raises TargetError if none."""
-        while True:
+        for epoch in count():
+            # As a training would: a DistributedSampler repeats its order without it.
+            set_epoch = getattr(getattr(self.loader, "sampler", None), "set_epoch", None)
+            if set_epoch is not None:
+                set_epoch(epoch)
             empty = True
             for batch in self.loader:
                 empty = False

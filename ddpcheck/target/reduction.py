@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 from ddpcheck.check import Context, Profile
-from ddpcheck.target.exact import contribution, expected, tolerance
+from ddpcheck.target.exact import contribution, expected, inputs_of, tolerance
 
 DTYPES = ("float32", "float64", "float16", "bfloat16", "int32", "int64", "uint8")
 OPS = ("SUM", "AVG", "PRODUCT", "MIN", "MAX")
@@ -55,11 +55,11 @@ def cases(profile: Profile) -> Iterator[Case]:
 
 
 class Reducer:
-    """All-reduces cases on one rank; keeps the exact values of the last op and size."""
+    """All-reduces cases on one rank; makes each op's inputs and results once a size."""
 
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
-        self._kept: dict[tuple[str, int], tuple[torch.Tensor, torch.Tensor]] = {}
+        self._kept: dict[tuple[str, int], torch.Tensor] = {}
 
     def first_mismatch(self, case: Case) -> Mismatch | None:
         """Reduce one case; return its first wrong element, or None when all are right."""
@@ -82,12 +82,14 @@ class Reducer:
         return ""
 
     def _values(self, case: Case) -> tuple[torch.Tensor, torch.Tensor]:
-        key = (case.op, case.size)
-        if key not in self._kept:
-            world, device = self._ctx.world_size, self._ctx.device
-            put_in = contribution(case.op, self._ctx.rank, world, case.size).to(device)
-            self._kept[key] = put_in, expected(case.op, world, case.size).to(device)
-        return self._kept[key]
+        world, device = self._ctx.world_size, self._ctx.device
+        put_in, exact = (inputs_of(case.op), case.size), (case.op, case.size)
+        if put_in not in self._kept:
+            values = contribution(case.op, self._ctx.rank, world, case.size)
+            self._kept[put_in] = values.to(device)
+        if exact not in self._kept:
+            self._kept[exact] = expected(case.op, world, case.size).to(device)
+        return self._kept[put_in], self._kept[exact]
 
     def _compare(self, case: Case, got: torch.Tensor, exact: torch.Tensor) -> Mismatch | None:
         dtype = got.dtype
