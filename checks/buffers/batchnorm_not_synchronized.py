@@ -56,11 +56,10 @@ class Observer:
         self._watch = BatchNormWatch(live.module)
 
     def facts(self) -> Facts:
-        """Return the layers; raises Skip when there are none."""
-        layers = self._watch.close() if self._watch is not None else ()
-        if not layers:
-            raise Skip("the target has no BatchNorm layer")
-        return Facts(self._device, layers)
+        """Return the layers; raises Skip when there was no target to look at."""
+        if self._watch is None:
+            raise Skip("the target was not built")
+        return Facts(self._device, self._watch.close())
 
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:
@@ -80,6 +79,8 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
 def summarize(facts: Mapping[int, Facts]) -> str:
     """Return how many layers there are, and how many are converted."""
     layers = facts[min(facts)].layers
+    if not layers:
+        return "the target has no BatchNorm layer"
     converted = sum(layer.synchronized for layer in layers)
     return f"{len(layers)} BatchNorm layers, {converted} of them SyncBatchNorm"
 
@@ -87,6 +88,8 @@ def summarize(facts: Mapping[int, Facts]) -> str:
 def recommend(facts: Mapping[int, Facts]) -> dict[str, Recommendation]:
     """Return whether to convert to SyncBatchNorm."""
     first = facts[min(facts)]
+    if not first.layers:
+        return {"sync_batchnorm": Recommendation(False, "the target has no BatchNorm layer")}
     samples = min(layer.samples for fact in facts.values() for layer in fact.layers)
     wanted = first.device != "cpu" and samples < SMALL_BATCH_SAMPLES
     reason = f"each rank's batch has {samples} samples a BatchNorm layer" + (

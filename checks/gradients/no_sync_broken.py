@@ -1,4 +1,4 @@
-"""``no_sync`` does not skip the synchronization, or the backward after it does not sync.
+"""DDP's no_sync does not skip the synchronization, or the next backward does not sync.
 
 Why it matters
     Gradient accumulation runs all but the last backward pass in ``no_sync``. If it does

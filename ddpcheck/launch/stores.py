@@ -3,7 +3,6 @@
 ``torch.distributed`` has them too, but imports them under a condition.
 """
 
-from torch.distributed.distributed_c10d import PrefixStore, Store
-from torch.distributed.rendezvous import TCPStore
+from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
 
 __all__ = ["PrefixStore", "Store", "TCPStore"]

@@ -1,0 +1,237 @@
+"""Run the ddpcheck command on real ranks, and read what it reported.
+
+Importing torch takes longer than most runs. So the commands of one test process run one after
+the other in one server process: it keeps the fork server that ddpcheck starts for its ranks,
+and with it the import. The ranks are processes of their own all the same.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ddpcheck.report import Report, read_report
+
+# Far above what any case takes on a busy machine: a run that hangs fails its test.
+LIMIT_S = 90.0
+TESTS = Path(__file__).parent
+# Ranks on a few cores are fastest with one thread each, as torchrun sets it.
+QUIET = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+OF_A_LAUNCHER = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended; ``exit_codes`` has one for each process that was started."""
+
+    exit_codes: tuple[int, ...]
+    stdout: str
+    stderr: str
+    took_s: float
+    report_dir: Path
+
+    @property
+    def exit_code(self) -> int:
+        """Return the exit code of the one process."""
+        (code,) = self.exit_codes
+        return code
+
+    @property
+    def report(self) -> Report:
+        """Return the newest report; raises ReportError when there is none."""
+        return read_report(self.report_dir / "latest")
+
+    def found(self) -> dict[str, str]:
+        """Return the severity of each finding, by id; info is left out."""
+        told = [each for each in self.report.findings if each.severity != "info"]
+        return {each.id: each.severity.value for each in told}
+
+    @property
+    def own_lines(self) -> list[str]:
+        """Return the lines that ddpcheck wrote to stderr in its own name."""
+        return [line for line in self.stderr.splitlines() if line.startswith("ddpcheck: ")]
+
+
+def target(place: str) -> str:
+    """Return ``folder/file:factory`` under ``tests`` as the command's --target."""
+    file, _, factory = place.partition(":")
+    return f"{TESTS / file}.py:{factory}"
+
+
+def run(report_dir: Path, *options: str) -> Ended:
+    """Run ``ddpcheck run``, which starts two local ranks."""
+    return _ask(["run", *_short(report_dir), *options], report_dir, [])
+
+
+def run_by_hand(
+    report_dir: Path, environments: Sequence[Mapping[str, str]], *options: str
+) -> Ended:
+    """Start ``ddpcheck run`` once for each environment, as a launcher that is no torchrun does."""
+    return _ask(["run", *_short(report_dir), *options], report_dir, environments)
+
+
+def run_under_torchrun(report_dir: Path, *options: str) -> Ended:
+    """Run ``torchrun ... -m ddpcheck run`` with two ranks."""
+    launcher = ["torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
+    return command(report_dir, *launcher, "-m", "ddpcheck", "run", *_short(report_dir), *options)
+
+
+def command(report_dir: Path, *words: str, **environment: str) -> Ended:
+    """Run ``python -m WORDS`` in a process of its own."""
+    began = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-m", *words],
+        cwd=report_dir.parent,
+        env=_clean_environment() | environment,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    took_s = time.monotonic() - began
+    return Ended((done.returncode,), done.stdout, done.stderr, took_s, report_dir)
+
+
+def by_hand(rank: int, world_size: int, port: int) -> dict[str, str]:
+    """Return the variables that a launch script sets for one rank."""
+    return {
+        "RANK": str(rank),
+        "WORLD_SIZE": str(world_size),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+    }
+
+
+def _short(report_dir: Path) -> list[str]:
+    return ["--profile", "quick", "--report-dir", str(report_dir)]
+
+
+def _clean_environment() -> dict[str, str]:
+    given = os.environ.items()
+    kept = {n: v for n, v in given if n not in OF_A_LAUNCHER and not n.startswith("DDPCHECK_")}
+    return kept | QUIET
+
+
+def _ask(words: list[str], report_dir: Path, environments: Sequence[Mapping[str, str]]) -> Ended:
+    began = time.monotonic()
+    codes, stdout, stderr = _server().ask(words, environments)
+    return Ended(tuple(codes), stdout, stderr, time.monotonic() - began, report_dir)
+
+
+@cache
+def _server() -> _Server:
+    return _Server()
+
+
+class _Server:
+    """The client's end of the server process, which ends when this process does."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, __file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=_clean_environment(),
+            text=True,
+            start_new_session=True,
+        )
+
+    def ask(
+        self, words: list[str], environments: Sequence[Mapping[str, str]]
+    ) -> tuple[list[int], str, str]:
+        """Return exit codes, stdout and stderr of the command."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps([words, [dict(one) for one in environments]]) + "\n")
+        self._process.stdin.flush()
+        ready, _, _ = select.select([self._process.stdout], [], [], LIMIT_S)
+        if not ready:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            _server.cache_clear()
+            raise TimeoutError(f"no end within {LIMIT_S:.0f} s: ddpcheck {' '.join(words)}")
+        codes, stdout, stderr = json.loads(self._process.stdout.readline())
+        return codes, stdout, stderr
+
+
+def serve() -> None:
+    """Carry out the commands that stand on stdin, and answer each on stdout."""
+    answers = os.fdopen(os.dup(1), "w")
+    with tempfile.TemporaryDirectory() as folder:
+        with _redirected(Path(folder)) as written:
+            for line in sys.stdin:
+                words, environments = json.loads(line)
+                codes = _together(words, environments) if environments else [_main(words)]
+                answers.write(json.dumps([codes, *written()]) + "\n")
+                answers.flush()
+
+
+@contextmanager
+def _redirected(folder: Path) -> Iterator[Any]:
+    """Let stdout and stderr be files; yield what returns the text written since last time."""
+    files = [(folder / name).open("a+b") for name in ("stdout", "stderr")]
+    # Whoever writes to such a file writes at its end: the ranks inherit the descriptors.
+    for number, file in enumerate(files, start=1):
+        os.dup2(file.fileno(), number)
+
+    def written() -> list[str]:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        texts = [file.read().decode(errors="replace") for file in files]
+        for file in files:
+            file.truncate(0)
+            file.seek(0)
+        return texts
+
+    for file in files:
+        file.seek(0)
+    yield written
+
+
+def _main(words: list[str]) -> int:
+    """Return the exit code of ``ddpcheck WORDS``, run in this process."""
+    from ddpcheck.cli import main
+
+    try:
+        return main(words)
+    except SystemExit as end:
+        return int(end.code or 0)
+    except Exception:
+        traceback.print_exc()
+        return 1
+
+
+def _together(words: list[str], environments: Sequence[Mapping[str, str]]) -> list[int]:
+    """Run the command in one process for each environment; return their exit codes."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["ddpcheck.launch.preload"])
+    processes = [context.Process(target=_be, args=(words, one)) for one in environments]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    return [process.exitcode or 0 for process in processes]
+
+
+def _be(words: list[str], environment: Mapping[str, str]) -> None:
+    os.environ.update(environment)
+    code = _main(words)
+    sys.stdout.flush()
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    serve()
