@@ -55,7 +55,7 @@ class Stage(StrEnum):
     @property
     def gates(self) -> bool:
         """Return whether an error here makes the later stages meaningless."""
-        return self in (Stage.LAUNCH, Stage.NETWORK, Stage.DEVICES)
+        return self in (Stage.LAUNCH, Stage.NETWORK, Stage.DEVICES, Stage.COLLECTIVES)
 
 
 class Profile(StrEnum):

@@ -17,12 +17,10 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from ddpcheck.report import Report, read_report
 
@@ -171,34 +169,24 @@ def serve() -> None:
     """Carry out the commands that stand on stdin, and answer each on stdout."""
     answers = os.fdopen(os.dup(1), "w")
     with tempfile.TemporaryDirectory() as folder:
-        with _redirected(Path(folder)) as written:
-            for line in sys.stdin:
-                words, environments = json.loads(line)
-                codes = _together(words, environments) if environments else [_main(words)]
-                answers.write(json.dumps([codes, *written()]) + "\n")
-                answers.flush()
+        written = [_redirected(Path(folder) / str(number), number) for number in (1, 2)]
+        for line in sys.stdin:
+            words, environments = json.loads(line)
+            codes = _together(words, environments) if environments else [_main(words)]
+            sys.stdout.flush()
+            sys.stderr.flush()
+            texts = [file.read_text(errors="replace") for file in written]
+            for file in written:
+                os.truncate(file, 0)
+            answers.write(json.dumps([codes, *texts]) + "\n")
+            answers.flush()
 
 
-@contextmanager
-def _redirected(folder: Path) -> Iterator[Any]:
-    """Let stdout and stderr be files; yield what returns the text written since last time."""
-    files = [(folder / name).open("a+b") for name in ("stdout", "stderr")]
-    # Whoever writes to such a file writes at its end: the ranks inherit the descriptors.
-    for number, file in enumerate(files, start=1):
-        os.dup2(file.fileno(), number)
-
-    def written() -> list[str]:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        texts = [file.read().decode(errors="replace") for file in files]
-        for file in files:
-            file.truncate(0)
-            file.seek(0)
-        return texts
-
-    for file in files:
-        file.seek(0)
-    yield written
+def _redirected(file: Path, number: int) -> Path:
+    """Let the descriptor be a file: the ranks inherit it, and all write at its end."""
+    with file.open("ab") as opened:
+        os.dup2(opened.fileno(), number)
+    return file
 
 
 def _main(words: list[str]) -> int:

@@ -90,7 +90,7 @@ def recommend(facts: Mapping[int, Facts]) -> dict[str, Recommendation]:
     first = facts[min(facts)]
     if not first.layers:
         return {"sync_batchnorm": Recommendation(False, "the target has no BatchNorm layer")}
-    samples = min(layer.samples for fact in facts.values() for layer in fact.layers)
+    samples = min(_samples(fact) for fact in facts.values())
     wanted = first.device != "cpu" and samples < SMALL_BATCH_SAMPLES
     reason = f"each rank's batch has {samples} samples a BatchNorm layer" + (
         "; SyncBatchNorm does not work on the CPU" if first.device == "cpu" else ""
@@ -101,14 +101,10 @@ def recommend(facts: Mapping[int, Facts]) -> dict[str, Recommendation]:
 def _unsynchronized(
     facts: Mapping[int, Facts], plain: Sequence[Layer], custom: Sequence[Layer]
 ) -> Finding:
-    samples = {r: min(layer.samples for layer in fact.layers) for r, fact in facts.items()}
+    samples = {rank: _samples(fact) for rank, fact in facts.items()}
     small = tuple(rank for rank in sorted(samples) if samples[rank] < SMALL_BATCH_SAMPLES)
-    spreads = {
-        layer.name: spread(
-            [own for f in facts.values() for own in f.layers if own.name == layer.name]
-        )
-        for layer in plain
-    }
+    seen = [layer for fact in facts.values() for layer in fact.layers if layer.samples]
+    spreads = {one.name: spread([own for own in seen if own.name == one.name]) for one in plain}
     widest = max(plain, key=lambda layer: spreads[layer.name])
     noise = SPREAD_SIGMAS / math.sqrt(widest.samples)
     drifts = spreads[widest.name] > max(noise, SPREAD_LIMIT_DEVIATIONS)
@@ -125,12 +121,15 @@ def _unsynchronized(
     )
 
 
+def _samples(fact: Facts) -> int:
+    # A layer that is frozen, or that this step did not reach, saw no batch at all.
+    return min((layer.samples for layer in fact.layers if layer.samples), default=0)
+
+
 def _title(small: bool, drifts: bool) -> str:
     if small:
         return "BatchNorm sees too few samples a rank"
-    return (
-        "BatchNorm statistics differ between ranks" if drifts else "BatchNorm is not synchronized"
-    )
+    return "BatchNorm statistics differ" if drifts else "BatchNorm is not synchronized"
 
 
 def _fix(facts: Mapping[int, Facts], custom: Sequence[Layer]) -> str:

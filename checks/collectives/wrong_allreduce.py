@@ -50,7 +50,7 @@ class Facts(msgspec.Struct, frozen=True):
 
 def probe(ctx: Context) -> Facts:
     """All-reduce every case and compare each element with the exact result."""
-    from ddpcheck.target.reduction import DTYPES, OPS, Reducer, cases
+    from ddpcheck.target.reduction import DTYPES, LAYOUTS, OPS, Reducer, cases
 
     ctx.require_group()
     reducer = Reducer(ctx)
@@ -60,7 +60,14 @@ def probe(ctx: Context) -> Facts:
         for op in OPS
         if (reason := reducer.refusal(dtype, op))
     }
-    todo = [case for case in cases(ctx.profile) if f"{case.op} {case.dtype}" not in refused]
+    for layout in LAYOUTS:
+        if reason := reducer.refusal("float32", "SUM", layout):
+            refused[layout] = reason
+    todo = [
+        case
+        for case in cases(ctx.profile)
+        if case.layout not in refused and f"{case.op} {case.dtype}" not in refused
+    ]
     wrong = [
         Wrong(*case, *found) for case in todo if (found := reducer.first_mismatch(case)) is not None
     ]
@@ -75,6 +82,9 @@ def probe(ctx: Context) -> Facts:
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:
     """Return one finding that names the first wrong element and all ranks that have any."""
+    none = tuple(rank for rank in sorted(facts) if not facts[rank].cases)
+    if none:
+        return [_refused(none, facts[none[0]])]
     bad = {rank: fact for rank, fact in facts.items() if fact.wrong}
     if not bad:
         return []
@@ -101,6 +111,15 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
             },
         )
     ]
+
+
+def _refused(ranks: tuple[int, ...], fact: Facts) -> Finding:
+    return Finding(
+        title="the backend refuses every all-reduce",
+        message=next(iter(fact.refused.values()), "no reason was given"),
+        fix="use another --backend, or a torch build whose backend works",
+        ranks=ranks,
+    )
 
 
 def summarize(facts: Mapping[int, Facts]) -> str:

@@ -12,7 +12,7 @@ What to do
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -61,7 +61,8 @@ class Observer:
         self._live = live
         self._look("parameter", live.module.named_parameters())
         self._look("buffer", live.module.named_buffers())
-        self._hook = live.module.register_forward_pre_hook(self._on_input, with_kwargs=True)
+        # DDP moves what it is given to its device: look before it does.
+        self._hook = live.model.register_forward_pre_hook(self._on_input, with_kwargs=True)
 
     def on_batch(self, step: int, batch: object) -> None:
         """Look at the batch as the loader gave it: on the CPU, or on the rank's device."""
@@ -89,7 +90,8 @@ class Observer:
         return Facts(self._device, len(self._seen), tuple(wrong[:KEPT_TENSORS]), elsewhere)
 
     def _on_input(self, _module: object, args: Any, kwargs: Any) -> None:
-        self._look("model input", self._numbered((args, kwargs)))
+        # Lengths of packed sequences, for one, belong on the CPU.
+        self._look("model input", self._numbered((args, kwargs)), also="cpu")
 
     def _look(self, what: str, named: Iterable[tuple[str, torch.Tensor]], also: str = "") -> None:
         for name, tensor in named:
@@ -99,7 +101,7 @@ class Observer:
     def _numbered(self, batch: object) -> list[tuple[str, torch.Tensor]]:
         from ddpcheck.target.live import tensors_in
 
-        return [(f"tensor {number}", each) for number, each in enumerate(tensors_in(batch))]
+        return [(f"tensor {n}", each) for n, each in enumerate(tensors_in(batch))]
 
     def _optimizer_state(self, live: LiveTarget) -> list[tuple[str, torch.Tensor]]:
         # A step counter is a scalar that optimizers keep on the CPU on purpose.
@@ -113,40 +115,36 @@ class Observer:
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:
     """Return a finding for misplaced tensors, and one for contexts on others' GPUs."""
-    misplaced = {rank: fact.misplaced for rank, fact in facts.items() if fact.misplaced}
-    elsewhere = {r: fact.contexts_elsewhere for r, fact in facts.items() if fact.contexts_elsewhere}
-    found: list[Finding] = []
-    if misplaced:
-        first = min(misplaced)
-        one = misplaced[first][0]
-        found.append(
-            Finding(
-                title=f"a {one.what} is not on its rank's device",
-                message=f"rank {first} works on {facts[first].device}, but {one.what} {one.name} is "
-                f"on {one.device}",
-                fix=f"move it to the rank's device: cuda:LOCAL_RANK, not a fixed {one.device}",
-                ranks=tuple(sorted(misplaced)),
-                evidence={
-                    str(r): [f"{m.what} {m.name}: {m.device}" for m in misplaced[r]]
-                    for r in misplaced
-                },
-            )
-        )
-    if elsewhere:
-        first = min(elsewhere)
-        found.append(
-            Finding(
-                title="a rank holds a context on another GPU",
-                message=f"rank {first} works on {facts[first].device} and also holds memory on "
-                f"{', '.join(elsewhere[first])}",
-                fix="call torch.cuda.set_device(LOCAL_RANK) first, and pass map_location to torch.load",
-                ranks=tuple(sorted(elsewhere)),
-            )
-        )
-    return found
+    return [*_misplaced(facts), *_elsewhere(facts)]
 
 
 def summarize(facts: Mapping[int, Facts]) -> str:
     """Return how much was looked at."""
     fact = next(iter(facts.values()))
     return f"{fact.looked_at} tensors of the training are on their rank's device"
+
+
+def _misplaced(facts: Mapping[int, Facts]) -> Iterator[Finding]:
+    bad = {rank: fact.misplaced for rank, fact in sorted(facts.items()) if fact.misplaced}
+    for rank, (one, *_) in list(bad.items())[:1]:
+        yield Finding(
+            title=f"a {one.what} is not on its rank's device",
+            message=f"rank {rank} works on {facts[rank].device}, but {one.what} {one.name} is on "
+            f"{one.device}",
+            fix=f"move it to the rank's device: cuda:LOCAL_RANK, not a fixed {one.device}",
+            ranks=tuple(bad),
+            evidence={str(r): [f"{m.what} {m.name}: {m.device}" for m in bad[r]] for r in bad},
+        )
+
+
+def _elsewhere(facts: Mapping[int, Facts]) -> Iterator[Finding]:
+    bad = {rank: fact.contexts_elsewhere for rank, fact in sorted(facts.items())}
+    ranks = tuple(rank for rank, held in bad.items() if held)
+    for rank in ranks[:1]:
+        yield Finding(
+            title="a rank holds a context on another GPU",
+            message=f"rank {rank} works on {facts[rank].device} and also holds memory on "
+            f"{', '.join(bad[rank])}",
+            fix="call torch.cuda.set_device(LOCAL_RANK) first; pass map_location to torch.load",
+            ranks=ranks,
+        )

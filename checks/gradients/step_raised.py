@@ -14,9 +14,7 @@ What to do
 from __future__ import annotations
 
 import time
-import traceback
 from collections.abc import Mapping
-from pathlib import Path
 
 import msgspec
 
@@ -111,9 +109,7 @@ def _victims(raised: Mapping[int, Facts], blamed: tuple[int, ...]) -> str:
 
 
 def _user_line(error: Exception) -> Location | None:
-    frames = traceback.extract_tb(error.__traceback__)
-    theirs = [
-        frame for frame in frames if not {"torch", "ddpcheck"} & set(Path(frame.filename).parts)
-    ]
-    chosen = theirs[-1:] or frames[-1:]
-    return next((Location(f.filename, f.lineno or 0, f.name) for f in chosen), None)
+    from ddpcheck.watch.callsite import user_frame
+
+    frame = user_frame(error)
+    return Location(frame.filename, frame.lineno or 0, frame.name) if frame else None

@@ -52,7 +52,7 @@ def probe(ctx: Context) -> Facts:
     live = ctx.require_target()
     # Many CPUs emulate bfloat16: some samples are enough to see it.
     batch = next(live.batches()) if ctx.on_gpu else first_slice(live)
-    steps = TIMED_STEPS[ctx.profile]
+    steps = TIMED_STEPS[ctx.profile] if ctx.on_gpu else 1
     loss, step_s = timed_loss(live, batch, steps, bf16=False)
     loss_bf16, step_bf16_s = timed_loss(live, batch, steps, bf16=True)
     shown = loss_bf16 if math.isfinite(loss_bf16) else None

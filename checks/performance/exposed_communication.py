@@ -18,9 +18,9 @@ import msgspec
 
 from ddpcheck.check import Context, Profile, Skip
 from ddpcheck.finding import Confidence, Finding, Recommendation, Severity
-from ddpcheck.measures.split import StepSplit
+from ddpcheck.measures.split import Kernels, StepSplit
 
-MEASURED_STEPS = {Profile.QUICK: 2, Profile.STANDARD: 5, Profile.FULL: 30}
+MEASURED_STEPS = {Profile.QUICK: 2, Profile.STANDARD: 4, Profile.FULL: 30}
 # Parts that miss more of the step than this were measured wrongly.
 PARTS_TOLERANCE_RELATIVE = 0.05
 # On steps this short, the clock and the marks themselves are a visible share.
@@ -39,6 +39,7 @@ class Facts(msgspec.Struct, frozen=True):
     """One rank's step, and what DDP sends in it."""
 
     split: StepSplit
+    kernels: Kernels | None
     gradient_bytes: int
     workers: int
     built_in: bool
@@ -46,6 +47,7 @@ class Facts(msgspec.Struct, frozen=True):
 
 def probe(ctx: Context) -> Facts:
     """Measure the split of the target's step on this rank."""
+    from ddpcheck.target.kernels import measure_kernels
     from ddpcheck.target.step_split import SplitParts, measure_split
 
     live = ctx.require_target()
@@ -53,8 +55,10 @@ def probe(ctx: Context) -> Facts:
         raise Skip("the target is not wrapped in DistributedDataParallel")
     parts = SplitParts(live.ddp, live.loss, live.optimizer, live.device)
     gradients = [p for p in live.module.parameters() if p.requires_grad]
+    steps = MEASURED_STEPS[ctx.profile]
     return Facts(
-        split=measure_split(parts, live.batches(), MEASURED_STEPS[ctx.profile]),
+        split=measure_split(parts, live.batches(), steps),
+        kernels=measure_kernels(parts, live.batches(), steps),
         gradient_bytes=sum(p.numel() * p.element_size() for p in gradients),
         workers=getattr(live.loader, "num_workers", 0),
         built_in=live.is_built_in,
@@ -84,9 +88,9 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
 
 def summarize(facts: Mapping[int, Facts]) -> str:
     """Return the split of the slowest rank's step."""
-    slow = max((fact.split for fact in facts.values()), key=lambda split: split.step_s)
-    shown = ", ".join(f"{name} {share:.0%}" for name, share in slow.shares().items())
-    return f"step {slow.step_s * 1e3:.1f} ms: {shown}; {slow.overlapped_share:.0%} of comm hidden"
+    slow = max(facts.values(), key=lambda fact: fact.split.step_s)
+    shown = ", ".join(f"{name} {share:.0%}" for name, share in slow.split.shares().items())
+    return f"step {slow.split.step_s * 1e3:.1f} ms: {shown}; {_hidden(slow)}"
 
 
 def recommend(facts: Mapping[int, Facts]) -> dict[str, Recommendation]:
@@ -104,6 +108,13 @@ def recommend(facts: Mapping[int, Facts]) -> dict[str, Recommendation]:
             workers, f"data wait was {wait:.1%} of the step with {slow.workers} workers"
         ),
     }
+
+
+def _hidden(fact: Facts) -> str:
+    if fact.kernels is None:
+        return f"{fact.split.overlapped_share:.0%} of comm hidden"
+    comm_ms, exposed_ms = fact.kernels.comm_s * 1e3, fact.kernels.exposed_comm_s * 1e3
+    return f"NCCL kernels {comm_ms:.2f} ms, {exposed_ms:.2f} ms with no compute beside"
 
 
 def _bucket(gradient_bytes: int) -> Recommendation:

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 ENDED = "ended"
 SHORTEST_PAUSE_S = 0.002
-LONGEST_PAUSE_S = 0.1
+LONGEST_PAUSE_S = 0.02
 
 
 class Assignment(msgspec.Struct, frozen=True, kw_only=True):

@@ -40,7 +40,7 @@ def judge_check(check: Check, entries: Mapping[int, Iterable[Entry]]) -> Judgeme
     crashed = _of_type(about, Crashed)
     measured = _of_type(about, Measured)
     skipped = _of_type(about, Skipped)
-    judgement = _judged(check, measured) if measured else _without_facts(check, skipped)
+    judgement = _judged(check, measured) if measured else _without_facts(check, skipped, crashed)
     if measured and skipped:
         judgement = _noting(
             judgement, "; ".join(f"rank {r}: {e.reason}" for r, e in skipped.items())
@@ -91,9 +91,11 @@ def _outcome(findings: Sequence[Finding], fault: str) -> CheckOutcome:
     return CheckOutcome.FAIL if bad else CheckOutcome.PASS
 
 
-def _without_facts(check: Check, skipped: Mapping[int, Skipped]) -> Judgement:
+def _without_facts(
+    check: Check, skipped: Mapping[int, Skipped], crashed: Mapping[int, Crashed]
+) -> Judgement:
     reasons = dict.fromkeys(entry.reason for entry in skipped.values())
-    return not_run(check, "; ".join(reasons) or "no rank came to it")
+    return not_run(check, "; ".join(reasons) or ("" if crashed else "no rank came to it"))
 
 
 def _noting(judgement: Judgement, reason: str) -> Judgement:

@@ -217,7 +217,9 @@ class RankWork:
         started = time.perf_counter()
         entry = _outcome(check.id, measure, started)
         if isinstance(entry, Crashed) and self.context.joining is not None:
+            # Peers may wait for this rank in a collective that it will never enter now.
             leave_group()
+            self.context = replace(self.context, joining=None, target=None)
         self.whereabouts.leave()
         self.journal.write([entry])
         return entry

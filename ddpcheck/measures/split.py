@@ -49,3 +49,11 @@ class StepSplit(msgspec.Struct, frozen=True, kw_only=True):
             "optimizer": self.optimizer_s,
         }
         return {name: part_s / self.step_s for name, part_s in parts.items()}
+
+
+class Kernels(msgspec.Struct, frozen=True, kw_only=True):
+    """GPU seconds a step, from a profile: NCCL kernels, all others, NCCL with none beside it."""
+
+    comm_s: float
+    compute_s: float
+    exposed_comm_s: float

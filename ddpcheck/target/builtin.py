@@ -16,7 +16,7 @@ from ddpcheck.target.target import Target
 from ddpcheck.target.text import TextBlocks, read_text
 
 SEED = 0
-MINIGPT_BATCH = 8
+MINIGPT_BATCH = 4
 CONVNET_BATCH = 32
 
 Item = TypeVar("Item")
@@ -24,7 +24,7 @@ Module = TypeVar("Module", bound=nn.Module)
 
 
 def minigpt(data: str, rank: int, world_size: int) -> Target:
-    """Return MiniGPT on the text ``data`` (see ``read_text``), batches int64 [8, 65] a rank."""
+    """Return MiniGPT on the text ``data`` (see ``read_text``), batches int64 [4, 65] a rank."""
     config = MiniGPTConfig()
     model = seeded(lambda: MiniGPT(config))
     blocks = TextBlocks(read_text(data), config.block)

@@ -17,6 +17,8 @@ PRODUCT_RANKS = 3
 # Distinct values for the extremes; ranks beyond repeat them.
 EXTREME_RANKS = 61
 HIGHEST_TERM = 13
+# All values depend on the position through its remainders by 3, 13, 59 and the world size.
+PERIOD = 3 * 13 * 59
 
 
 def inputs_of(op: str) -> str:
@@ -26,30 +28,29 @@ def inputs_of(op: str) -> str:
 
 def contribution(op: str, rank: int, world_size: int, size: int) -> torch.Tensor:
     """Return what ``rank`` puts in: int64 [size]."""
-    place = torch.arange(size)
+    place = torch.arange(min(size, PERIOD * world_size))
     turn = (place + rank) % world_size
     if inputs_of(op) == "sum":
-        return torch.where(turn < SUM_RANKS, _term(turn, place), 0)
-    if op == "PRODUCT":
-        return torch.where(turn < PRODUCT_RANKS, _factor(turn, place), 1)
-    return _base(place) + turn % EXTREME_RANKS
+        values = torch.where(turn < SUM_RANKS, _term(turn, place), 0)
+    elif op == "PRODUCT":
+        values = torch.where(turn < PRODUCT_RANKS, _factor(turn, place), 1)
+    else:
+        values = _base(place) + turn % EXTREME_RANKS
+    return _repeated(values, size)
 
 
 def expected(op: str, world_size: int, size: int) -> torch.Tensor:
     """Return the exact result: int64 [size]; float64 for AVG."""
-    place = torch.arange(size)
+    place = torch.arange(min(size, PERIOD))
     if inputs_of(op) == "sum":
-        total = torch.zeros(size, dtype=torch.int64)
-        for turn in range(min(SUM_RANKS, world_size)):
-            total += _term(torch.tensor(turn), place)
+        terms = [_term(torch.tensor(k), place) for k in range(min(SUM_RANKS, world_size))]
+        total = _repeated(torch.stack(terms).sum(dim=0), size)
         return total / world_size if op == "AVG" else total
     if op == "PRODUCT":
-        product = torch.ones(size, dtype=torch.int64)
-        for turn in range(min(PRODUCT_RANKS, world_size)):
-            product *= _factor(torch.tensor(turn), place)
-        return product
+        factors = [_factor(torch.tensor(k), place) for k in range(min(PRODUCT_RANKS, world_size))]
+        return _repeated(torch.stack(factors).prod(dim=0), size)
     highest = min(EXTREME_RANKS, world_size) - 1
-    return _base(place) + (highest if op == "MAX" else 0)
+    return _repeated(_base(place), size) + (highest if op == "MAX" else 0)
 
 
 def tolerance(op: str, dtype: torch.dtype, world_size: int) -> float:
@@ -76,3 +77,7 @@ def _factor(turn: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
 
 def _base(place: torch.Tensor) -> torch.Tensor:
     return (7 * place) % 59
+
+
+def _repeated(values: torch.Tensor, size: int) -> torch.Tensor:
+    return values.repeat(-(-size // len(values)))[:size]

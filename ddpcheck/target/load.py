@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -16,6 +15,7 @@ from torch import nn
 from ddpcheck.errors import TargetError
 from ddpcheck.target.builtin import BUILT_IN
 from ddpcheck.target.target import Target
+from ddpcheck.watch.callsite import user_frame
 
 Factory = Callable[[], Any]
 
@@ -105,11 +105,9 @@ def _as_target(made: Target | tuple[Any, ...]) -> Target:
 
 
 def _at_user_line(error: Exception) -> str:
-    frames = traceback.extract_tb(error.__traceback__)
-    user = [frame for frame in frames if "ddpcheck" not in Path(frame.filename).parts]
     shown = " ".join(str(error).split())
     if isinstance(error, SyntaxError):
         return f"SyntaxError: {error.msg} ({error.filename}:{error.lineno})"
-    where = [f for f in user if not f.filename.startswith("<frozen")]
-    place = f" ({where[-1].filename}:{where[-1].lineno})" if where else ""
+    frame = user_frame(error)
+    place = f" ({frame.filename}:{frame.lineno})" if frame else ""
     return f"{type(error).__name__}: {shown}{place}"

@@ -59,14 +59,14 @@ def test_building_and_reading_leave_the_random_state_alone(name: str, data: str)
 
 
 def test_batches_have_the_promised_shapes(data: str) -> None:
-    assert next(iter(minigpt(data, 0, 1).loader)).shape == (8, 65)
+    assert next(iter(minigpt(data, 0, 1).loader)).shape == (4, 65)
     images, labels = next(iter(BUILT_IN["convnet"](data, 0, 1).loader))
     assert (images.shape, labels.shape) == ((32, 1, 16, 16), (32,))
 
 
 def test_too_little_data_for_the_ranks_is_told(data: str) -> None:
-    with pytest.raises(TargetError, match="each of 64 ranks"):
-        minigpt(data, 0, 64)
+    with pytest.raises(TargetError, match="each of 128 ranks"):
+        minigpt(data, 0, 128)
 
 
 @pytest.mark.parametrize("blocks", [0, 1, 7])

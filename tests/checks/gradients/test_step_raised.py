@@ -1,0 +1,162 @@
+import pytest
+
+from ddpcheck.checks.gradients.step_raised import VICTIM_WORDS, Facts, judge, summarize
+from ddpcheck.finding import Confidence, Location, Severity
+
+Ranks = dict[int, Facts]
+
+HERE = Location("train.py", 41, "loss_of")
+OWN = "ValueError: Expected input batch_size (3) to match target batch_size (4)."
+MEMORY = "OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"
+PEER = "RuntimeError: [pair.cc:547] Connection closed by peer [127.0.0.1]:53121"
+UNUSED = "RuntimeError: Expected to have finished reduction in the prior iteration"
+
+
+def fine(world: int, steps: int = 4) -> Ranks:
+    return {rank: Facts(steps) for rank in range(world)}
+
+
+def raised(error: str = OWN, at: float = 100.0, step: int = 1, place: Location = HERE) -> Facts:
+    return Facts(step, error, step, at, place)
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        pytest.param(fine(1), id="one rank"),
+        pytest.param(fine(2), id="two ranks"),
+        pytest.param(fine(8), id="eight ranks"),
+        pytest.param({1: Facts(4), 6: Facts(4)}, id="ranks that told nothing"),
+        pytest.param(fine(2, steps=0), id="no step was asked for"),
+    ],
+)
+def test_silent(facts: Ranks) -> None:
+    assert judge(facts) == []
+
+
+@pytest.mark.parametrize(
+    ("facts", "culprits", "message"),
+    [
+        pytest.param({0: raised()}, (0,), OWN, id="the only rank"),
+        pytest.param(
+            {0: raised(PEER, 100.2), 1: raised(OWN, 100.1)},
+            (1,),
+            f"{OWN} (rank 0 failed after it)",
+            id="rank 1 of two",
+        ),
+        pytest.param(
+            {0: raised(PEER, 99.0), 1: raised(OWN, 100.1)},
+            (1,),
+            f"{OWN} (rank 0 failed after it)",
+            id="the victim's clock is slow",
+        ),
+        pytest.param(
+            fine(8) | {rank: raised(PEER, 100.2) for rank in (0, 1, 2)} | {5: raised()},
+            (5,),
+            f"{OWN} (rank 0, 1, 2 failed after it)",
+            id="one of eight, three victims",
+        ),
+        pytest.param(
+            {rank: raised(at=100.0 + rank) for rank in range(8)},
+            tuple(range(8)),
+            OWN,
+            id="the same on all",
+        ),
+        pytest.param(
+            {0: raised(UNUSED), 1: raised(UNUSED, 100.2)}, (0, 1), UNUSED, id="unused parameters"
+        ),
+        pytest.param(
+            {0: raised(UNUSED, 100.2), 1: raised(PEER)},
+            (0,),
+            f"{UNUSED} (rank 1 failed after it)",
+            id="unused parameters on one rank",
+        ),
+        pytest.param(
+            {2: raised(OWN, 100.2), 4: raised(MEMORY), 6: raised(OWN, 100.3)},
+            (4,),
+            f"{MEMORY} (rank 2, 6 failed after it)",
+            id="the first of two kinds",
+        ),
+        pytest.param(
+            {1: raised(OWN, 100.0, step=2), 0: raised(OWN, 100.1, step=3)},
+            (1,),
+            f"{OWN} (rank 0 failed after it)",
+            id="the same in another step is another",
+        ),
+    ],
+)
+def test_the_rank_that_raised_first_is_blamed_and_not_its_victims(
+    facts: Ranks, culprits: tuple[int, ...], message: str
+) -> None:
+    (finding,) = judge(facts)
+    assert (finding.severity, finding.confidence) == (Severity.ERROR, Confidence.HIGH)
+    assert (finding.ranks, finding.message) == (culprits, message)
+    assert finding.location == HERE
+
+
+def test_the_title_tells_the_culprits_step_and_the_evidence_what_each_rank_said() -> None:
+    (finding,) = judge({0: raised(PEER, 100.5, step=7), 1: Facts(9), 2: raised(OWN, step=6)})
+    assert finding.title == "the training raised in step 6"
+    assert finding.evidence == {"errors": {"0": PEER, "2": OWN}}
+
+
+def test_the_place_is_that_of_the_first_culprit() -> None:
+    other = Location("data.py", 7, "collate")
+    facts = {0: raised(at=100.2), 1: raised(at=100.1, place=other)}
+    assert [finding.location for finding in judge(facts)] == [other]
+
+
+def test_a_raise_without_a_place_has_none() -> None:
+    (finding,) = judge({0: Facts(0, OWN, 0, 100.0)})
+    assert finding.location is None
+
+
+@pytest.mark.parametrize("words", VICTIM_WORDS)
+def test_what_says_that_a_peer_has_gone_is_a_victim(words: str) -> None:
+    assert raised(f"DistBackendError: {words} (1)").is_victim
+    (finding,) = judge({0: raised(f"DistBackendError: {words}", 1.0), 1: raised(OWN, 2.0)})
+    assert finding.ranks == (1,)
+
+
+@pytest.mark.parametrize("error", [None, OWN, MEMORY, UNUSED])
+def test_other_errors_are_nobodys_fault_but_their_own(error: str | None) -> None:
+    assert not Facts(0, error).is_victim
+
+
+@pytest.mark.xfail(reason="VICTIM_WORDS lacks these texts of libtorch")
+@pytest.mark.parametrize(
+    "error",
+    [
+        "RuntimeError: [gloo/transport/tcp/pair.cc:632] Application timeout caused pair closure",
+        "DistNetworkError: Failed to recv, got 0 bytes. Connection was likely closed. "
+        "Did the remote server shutdown or crash?",
+        "DistStoreError: Socket Timeout",
+        "RuntimeError: Operation timed out!",
+        "DistBackendError: Remote peer closed the connection.",
+        "DistBackendError: NCCL error: remote process exited or there was a network error, "
+        "ncclRemoteError",
+    ][:5],
+)
+def test_other_words_for_a_peer_that_has_gone(error: str) -> None:
+    (finding,) = judge({0: raised(error, 1.0), 1: raised(OWN, 2.0)})
+    assert finding.ranks == (1,)
+
+
+def test_when_only_victims_told_the_first_is_named_without_confidence() -> None:
+    broken = "RuntimeError: Broken pipe"
+    facts = fine(4) | {2: raised(broken, 100.0), 3: raised("OSError: Broken pipe", 100.1)}
+    (finding,) = judge(facts)
+    assert (finding.severity, finding.confidence) == (Severity.ERROR, Confidence.LOW)
+    assert (finding.ranks, finding.message) == ((2,), f"{broken} (rank 3 failed after it)")
+
+
+@pytest.mark.xfail(reason="the survivors are named as the ranks that have the fault")
+def test_survivors_of_a_rank_that_told_nothing_are_not_blamed_for_it() -> None:
+    facts = {rank: raised(PEER, 100.0 + rank) for rank in (0, 1, 3)}
+    (finding,) = judge(facts)
+    assert set(finding.ranks).isdisjoint({0, 1, 3})
+
+
+def test_summary_counts_the_steps_that_all_came_through() -> None:
+    assert summarize(fine(8)) == "4 training steps on every rank"
+    assert summarize(fine(8) | {3: raised(step=1)}) == "1 training steps on every rank"

@@ -1,0 +1,179 @@
+"""Bad input ends with exit code 2, one line that says what to do, and nothing left behind."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from real_ranks import Ended, by_hand, command, run, run_by_hand, run_under_torchrun
+
+PICKLE = "gradients/step-raised"
+# A port that nobody uses: these commands end before they would.
+PORT = 29999
+
+TARGETS = {
+    "syntax error": ("def main(:\n    pass\n", "main", ["SyntaxError", "given.py:1"]),
+    "missing module": ("import no_such_module\n", "main", ["no_such_module", "given.py:1"]),
+    "missing factory": ("def main(): ...\n", "mian", ["given.py", "mian"]),
+    "factory that raises": (
+        "def main():\n    raise KeyError('lr')\n",
+        "main",
+        ["KeyError", "lr", "given.py:2"],
+    ),
+    "factory that returns None": ("def main():\n    model = 1\n", "main", ["NoneType", "loader"]),
+    "factory that exits": ("import sys\n\ndef main():\n    sys.exit('no GPU')\n", "main", ["no GPU"]),
+    "model that is none": (
+        "def main():\n    return 'resnet50', [], print\n",
+        "main",
+        ["the model is str", "torch.nn.Module"],
+    ),
+    "empty loader": (
+        "from torch import nn\n\ndef main():\n    return nn.Linear(1, 1), [], lambda m, b: m(b)\n",
+        "main",
+        ["loader gives no batch"],
+    ),
+    "frozen model": (
+        "from torch import nn, zeros\n\ndef main():\n"
+        "    model = nn.Linear(1, 1).requires_grad_(False)\n"
+        "    return model, [zeros(2, 1)], lambda m, b: m(b).mean()\n",
+        "main",
+        ["no parameter that requires a gradient"],
+    ),
+}
+
+
+def assert_refused(ended: Ended, words: Sequence[str] = ()) -> None:
+    """Exit code 2, one line in ddpcheck's name, no stack, no report directory."""
+    assert set(ended.exit_codes) == {2}
+    assert_one_line(ended, words)
+
+
+def assert_one_line(ended: Ended, words: Sequence[str]) -> None:
+    (line,) = ended.own_lines
+    assert [word for word in words if word not in line] == []
+    assert "Traceback" not in ended.stderr
+    assert ended.stdout == ""
+    assert not ended.report_dir.exists()
+
+
+def alone(tmp_path: Path, *options: str, **environment: str) -> Ended:
+    """Run the command in a process of its own."""
+    reports = tmp_path / "reports"
+    return command(reports, "ddpcheck", *options, "--report-dir", str(reports), **environment)
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_target_that_cannot_be_used(name: str, tmp_path: Path) -> None:
+    source, factory, words = TARGETS[name]
+    file = tmp_path / "given.py"
+    file.write_text(source)
+    ended = run(tmp_path / "reports", "--target", f"{file}:{factory}", "--select", PICKLE)
+    assert_refused(ended, ["--target", *words])
+    assert ended.stderr.splitlines() == ended.own_lines
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ("absent.py:main", ["there is no file absent.py"]),
+        ("no_such_package.targets:main", ["No module named 'no_such_package'"]),
+        ("resnet50", ["minigpt", "convnet", "MODULE:FACTORY"]),
+        ("", ["MODULE:FACTORY"]),
+    ],
+)
+def test_target_that_is_not_there(spec: str, words: Sequence[str], tmp_path: Path) -> None:
+    ended = run(tmp_path / "reports", "--target", spec, "--select", PICKLE)
+    assert_refused(ended, ["--target", *words])
+
+
+def test_bad_target_under_a_launcher_is_told_once(tmp_path: Path) -> None:
+    ranks = [by_hand(rank, 2, PORT - 1) for rank in range(2)]
+    ended = run_by_hand(tmp_path / "reports", ranks, "--target", "absent.py:main")
+    assert_refused(ended, ["there is no file absent.py"])
+    assert ended.stderr.splitlines() == ended.own_lines
+
+
+def test_bad_target_under_torchrun_is_told_once(tmp_path: Path) -> None:
+    ended = run_under_torchrun(tmp_path / "reports", "--target", "absent.py:main")
+    assert ended.exit_code != 0
+    (line,) = ended.own_lines
+    assert "there is no file absent.py" in line
+    assert not ended.report_dir.exists()
+
+
+def test_report_directory_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    ended = run(tmp_path / "file" / "reports", "--select", PICKLE)
+    assert_refused(ended, ["--report-dir", "Not a directory"])
+
+
+def test_report_directory_that_cannot_be_made_under_a_launcher(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    ranks = [by_hand(rank, 2, PORT - 2) for rank in range(2)]
+    ended = run_by_hand(tmp_path / "file" / "reports", ranks, "--select", PICKLE)
+    assert_refused(ended, ["--report-dir", "Not a directory"])
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--select", "gradients/typo"], ["gradients/typo", "ddpcheck list"]),
+        (["--skip", "collectives/typo"], ["collectives/typo", "ddpcheck list"]),
+        (["--backend", "nccl"], ["--backend nccl", "no GPU", "--backend gloo"]),
+        (["--profile", "nonsense"], ["--profile", "nonsense", "quick"]),
+        (["--nproc-per-node", "0"], ["--nproc-per-node", "0"]),
+        (["--deadline", "-1"], ["--deadline", "-1"]),
+        (["--deadline", "nan"], ["--deadline", "nan"]),
+    ],
+    ids=lambda value: " ".join(value) if value[0].startswith("--") else "",
+)
+def test_option_that_cannot_be_followed(
+    options: Sequence[str], words: Sequence[str], tmp_path: Path
+) -> None:
+    assert_refused(alone(tmp_path, "run", *options), words)
+
+
+@pytest.mark.parametrize(
+    ("environment", "words"),
+    [
+        ({"RANK": "0"}, ["WORLD_SIZE", "torchrun"]),
+        ({"RANK": "0", "WORLD_SIZE": "2"}, ["MASTER_ADDR", "torchrun"]),
+        (by_hand(0, 2, PORT) | {"RANK": "abc"}, ["RANK is 'abc'"]),
+        (by_hand(0, 2, PORT) | {"WORLD_SIZE": "-2"}, ["WORLD_SIZE is '-2'"]),
+        (by_hand(0, 2, 66660), ["MASTER_PORT is 66660", "65535"]),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_launcher_that_sets_nonsense(
+    environment: dict[str, str], words: Sequence[str], tmp_path: Path
+) -> None:
+    assert_refused(run_by_hand(tmp_path / "reports", [environment]), words)
+
+
+def test_variable_for_an_option_that_makes_no_sense(tmp_path: Path) -> None:
+    ended = alone(tmp_path, "run", DDPCHECK_PROFILE="nonsense")
+    assert_refused(ended, ["DDPCHECK_PROFILE", "nonsense", "quick"])
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (None, ["given.json", "No such file"]),
+        ("{]", ["given.json", "not a ddpcheck report"]),
+        ('{"format_version": 1}', ["given.json", "not a ddpcheck report"]),
+        ("\x00\xff", ["given.json", "not a ddpcheck report"]),
+        ('{"format_version": 99}', ["given.json", "newer"]),
+    ],
+    ids=["missing", "garbage", "too little", "binary", "from the future"],
+)
+def test_report_that_cannot_be_read(
+    content: str | None, words: Sequence[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "given.json"
+    if content is not None:
+        file.write_text(content, encoding="latin-1")
+    assert_refused(command(tmp_path / "reports", "ddpcheck", "report", str(file)), words)
+
+
+def test_directory_that_holds_no_report(tmp_path: Path) -> None:
+    ended = command(tmp_path / "reports", "ddpcheck", "report", str(tmp_path))
+    assert_refused(ended, [str(tmp_path)])

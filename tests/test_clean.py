@@ -1,0 +1,47 @@
+"""What is healthy stays silent: the trainings in ``clean`` pass on real ranks."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from real_ranks import run, target
+
+CLEAN = Path(__file__).parent / "clean"
+# Comparing reductions takes longer than all else, and has nothing to do with the target.
+OPTIONS = ("--skip", "collectives/wrong-allreduce", "--fail-on", "warning")
+
+
+def factories() -> Iterator[str]:
+    """Yield the places of all factories: the public functions that take nothing."""
+    for file in sorted(CLEAN.glob("*.py")):
+        for node in ast.parse(file.read_text()).body:
+            if isinstance(node, ast.FunctionDef) and not (node.args.args or node.args.vararg):
+                yield f"clean/{file.stem}:{node.name}"
+
+
+@pytest.mark.parametrize("place", factories())
+def test_healthy_training_passes(place: str, tmp_path: Path) -> None:
+    ended = run(tmp_path / "reports", "--target", target(place), *OPTIONS)
+    assert ended.found() == {}
+    assert [each.id for each in ended.report.checks if each.outcome == "error"] == []
+    assert ended.exit_code == 0
+
+
+def test_unused_parameters_that_ddp_was_told_of_are_recommended_on(tmp_path: Path) -> None:
+    place = target("clean/twins:unused_and_told_so")
+    ended = run(tmp_path / "reports", "--target", place, "--select", "gradients")
+    assert ended.report.recommendation["find_unused_parameters"].value is True
+
+
+def test_healthy_training_needs_no_such_recommendation(tmp_path: Path) -> None:
+    place = target("clean/ways_to_train:subclass")
+    ended = run(tmp_path / "reports", "--target", place, "--select", "gradients")
+    assert ended.report.recommendation["find_unused_parameters"].value is False
+
+
+def test_wrapped_all_reduce_is_right(tmp_path: Path) -> None:
+    place = target("clean/twins:seeds_of_their_own")
+    ended = run(tmp_path / "reports", "--target", place, "--select", "collectives,gradients")
+    assert (ended.found(), ended.exit_code) == ({}, 0)
+    assert {each.outcome for each in ended.report.checks} == {"pass"}

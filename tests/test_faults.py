@@ -1,0 +1,242 @@
+"""Each deliberate breakage in ``faults`` is found on real ranks, and only it."""
+
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from real_ranks import Ended, by_hand, run, run_by_hand, run_under_torchrun, target
+
+from ddpcheck.errors import ExitCode
+from ddpcheck.finding import Finding
+from ddpcheck.report import RankOutcome, Verdict
+
+REHEARSAL = ("--select", "launch,buffers,devices,gradients", "--fail-on", "warning")
+RAISED = "gradients/step-raised"
+DIFFER = "gradients/replicas-differ"
+UNUSED = "gradients/unused-parameters"
+GRADIENT = "gradients/wrong-gradient"
+NO_SYNC = "gradients/no-sync-broken"
+BATCHNORM = "buffers/batchnorm-not-synchronized"
+DEVICE = "devices/wrong-device"
+ALLREDUCE = "collectives/wrong-allreduce"
+RANKS = "launch/inconsistent-ranks"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A target with its fault: what must be found, on whom, with which words.
+
+    ``beside`` names checks that may well find its consequences.
+    """
+
+    place: str
+    id: str
+    ranks: tuple[int, ...]
+    words: Sequence[str]
+    severity: str = "error"
+    beside: Sequence[str] = ()
+
+
+FAULTS = [
+    Fault("weights_touched_after_wrap:main", DIFFER, (1,), ["head.weight"]),
+    Fault("checkpoint_on_rank_zero_only:language_model", DIFFER, (1,), ["0.weight"]),
+    Fault("unfrozen_after_wrap:detection", DIFFER, (1,), ["backbone.0.weight"]),
+    Fault("loss_through_module:trainer", DIFFER, (1,), ["embed.weight"]),
+    Fault(
+        "layer_replaced_after_wrap:transfer", DIFFER, (1,), ["body.weight"], beside=[RAISED, UNUSED]
+    ),
+    Fault("models_of_two_shapes:experiment", RAISED, (1,), ["params[0]", "[48, 6]"]),
+    Fault("batchnorm_two_samples:torchs", BATCHNORM, (0, 1), ["2 layers", "first 1"], "warning"),
+    Fault("batchnorm_two_samples:subclass", BATCHNORM, (0, 1), ["2 samples"], "warning"),
+    Fault(
+        "batchnorm_other_data_on_each_rank:regression",
+        BATCHNORM,
+        (0, 1),
+        ["norm0", "deviations"],
+        "warning",
+    ),
+    Fault("sync_batchnorm_on_cpu:tabular", BATCHNORM, (0, 1), ["1"], beside=[RAISED]),
+    Fault("batch_on_meta:make_training", DEVICE, (1,), ["batch", "meta"], beside=[RAISED]),
+    Fault(
+        "parameter_left_on_meta:build_tower",
+        DEVICE,
+        (0, 1),
+        ["second.weight", "meta"],
+        beside=[RAISED],
+    ),
+    Fault("unused_layer:sentiment", UNUSED, (0, 1), ["pooler.weight"], beside=[RAISED]),
+    Fault("layer_skipped_on_one_rank:speech", UNUSED, (1,), ["layers.0.weight"], beside=[RAISED]),
+    Fault("hook_doubles_gradients:mlp", GRADIENT, (0, 1), ["0.weight"]),
+    Fault("tensor_hook_scales_gradients:autoencoder", GRADIENT, (0, 1), ["0.weight"]),
+    Fault("token_mean_of_unequal_ranks:finetune", GRADIENT, (0, 1), ["0.weight"], "warning"),
+    Fault("no_sync_does_nothing:accumulate", NO_SYNC, (0, 1), ["no_sync"], "warning"),
+    Fault("raises_on_one_rank:classification", RAISED, (1,), ["label 17", "rank 0 failed after"]),
+    Fault("broken_record_on_one_rank:from_files", RAISED, (1,), ["JSONDecodeError"]),
+]
+
+
+def rehearse(tmp_path: Path, place: str, *options: str) -> Ended:
+    return run(tmp_path / "reports", "--target", target(f"faults/{place}"), *REHEARSAL, *options)
+
+
+def the_finding(ended: Ended, check_id: str) -> Finding:
+    told = [each for each in ended.report.findings if each.severity != "info"]
+    (finding,) = (each for each in told if each.id == check_id)
+    return finding
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.place)
+def test_fault_is_found_and_only_it(fault: Fault, tmp_path: Path) -> None:
+    ended = rehearse(tmp_path, fault.place)
+    assert set(ended.found()) - set(fault.beside) == {fault.id}
+    finding = the_finding(ended, fault.id)
+    assert (finding.severity, finding.ranks) == (fault.severity, fault.ranks)
+    assert [word for word in fault.words if word not in finding.message] == []
+    assert ended.exit_code == ExitCode.FINDINGS
+    assert ended.report.verdict == (Verdict.FAIL if "error" in ended.found().values() else "warn")
+
+
+def test_own_batchnorm_class_is_named(tmp_path: Path) -> None:
+    finding = the_finding(rehearse(tmp_path, "batchnorm_two_samples:subclass"), BATCHNORM)
+    assert "FrozenableBatchNorm" in str(finding.evidence) + finding.fix
+
+
+@pytest.mark.parametrize(
+    ("place", "call", "function"),
+    [
+        ("raises_on_one_rank:classification", "raise ValueError", "check_labels"),
+        ("broken_record_on_one_rank:from_files", "json.loads", "__getitem__"),
+    ],
+)
+def test_line_that_raised_is_the_users(
+    place: str, call: str, function: str, tmp_path: Path
+) -> None:
+    ended = rehearse(tmp_path, place)
+    location = the_finding(ended, RAISED).location
+    assert location is not None
+    source = Path(location.file)
+    assert source.name == f"{place.partition(':')[0]}.py"
+    assert call in source.read_text().splitlines()[location.line - 1]
+    assert location.function == function
+    assert ended.took_s < 20
+
+
+def test_line_is_found_in_a_folder_that_is_called_like_a_library(tmp_path: Path) -> None:
+    folder = tmp_path / "ddpcheck" / "torch"
+    folder.mkdir(parents=True)
+    fault = Path(__file__).parent / "faults" / "loss_of_another_shape.py"
+    copy = folder / fault.name
+    copy.write_bytes(fault.read_bytes())
+    ended = run(tmp_path / "reports", "--target", f"{copy}:build", "--select", RAISED)
+    location = the_finding(ended, RAISED).location
+    assert location is not None
+    assert (location.file, location.function) == (str(copy), "forward")
+
+
+@pytest.mark.parametrize(
+    ("place", "dtype"),
+    [
+        ("allreduce_wrong_tail_in_bf16:factory", "bfloat16"),
+        ("allreduce_forgets_odd_tail:build", "float32"),
+    ],
+)
+def test_wrong_element_of_an_allreduce_is_named(place: str, dtype: str, tmp_path: Path) -> None:
+    ended = run(
+        tmp_path / "reports",
+        *("--target", target(f"faults/{place}")),
+        *("--select", f"{ALLREDUCE},{RAISED}"),
+    )
+    assert ended.found() == {ALLREDUCE: "error"}
+    finding = the_finding(ended, ALLREDUCE)
+    assert finding.ranks == (1,)
+    seen = dict(finding.evidence)
+    assert seen["dtype"] == dtype
+    assert seen["index"] == int(str(seen["size"])) - 1
+    assert seen["expected"] != seen["got"]
+    for word in ("rank 1", dtype, f"element {seen['index']} is", "expected"):
+        assert word in finding.message
+    assert ended.exit_code == ExitCode.FINDINGS
+
+
+@pytest.mark.parametrize(
+    ("place", "reason"), [("exits", "exited with code 3"), ("killed", "SIGKILL")]
+)
+def test_rank_that_dies_is_lost(place: str, reason: str, tmp_path: Path) -> None:
+    ended = rehearse(tmp_path, f"dies_in_second_step:{place}", "--deadline", "10")
+    assert ended.exit_code == ExitCode.INCOMPLETE
+    assert ended.report.verdict == Verdict.INCOMPLETE
+    victim, culprit = ended.report.ranks
+    assert (culprit.outcome, victim.outcome) == (RankOutcome.LOST, RankOutcome.OK)
+    assert reason in culprit.reason
+    assert "rehearsal" in culprit.reason
+    # What the other rank said, it said because of this one.
+    assert ended.found() == {}
+    assert ended.took_s < 15
+
+
+def test_rank_that_dies_under_torchrun_leaves_a_report(tmp_path: Path) -> None:
+    ended = run_under_torchrun(
+        tmp_path / "reports",
+        *("--target", target("faults/dies_in_second_step:killed"), "--select", "gradients"),
+        *("--deadline", "10"),
+    )
+    # torchrun ends with 1, whatever its workers end with.
+    assert ended.exit_code != ExitCode.OK
+    assert ended.report.verdict == Verdict.INCOMPLETE
+    assert ended.report.ranks[1].outcome == RankOutcome.LOST
+    assert "INCOMPLETE" in ended.stdout
+
+
+def test_rank_that_sleeps_is_stalled_and_shows_where(tmp_path: Path) -> None:
+    ended = rehearse(tmp_path, "sleeps_in_second_step:offline", "--deadline", "4")
+    assert ended.exit_code == ExitCode.INCOMPLETE
+    victim, culprit = ended.report.ranks
+    assert (culprit.outcome, victim.outcome) == (RankOutcome.STALLED, RankOutcome.OK)
+    assert culprit.last_seen is not None
+    assert "wait_for_features" in culprit.last_seen.stack
+    assert "sleeps_in_second_step.py" in culprit.last_seen.stack
+    assert ended.found() == {}
+
+
+HEALTHY = ("--target", target("clean/ways_to_train:subclass"), "--select", "launch,gradients")
+
+
+def start(tmp_path: Path, ids: Sequence[tuple[int, int]], *options: str) -> Ended:
+    """Start a process by hand for each pair of RANK and WORLD_SIZE."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+    environments = [by_hand(rank, world_size, port) for rank, world_size in ids]
+    return run_by_hand(tmp_path / "reports", environments, *HEALTHY, *options)
+
+
+def test_processes_started_by_hand_are_ranks(tmp_path: Path) -> None:
+    ended = start(tmp_path, [(0, 2), (1, 2)], "--fail-on", "warning")
+    assert ended.exit_codes == (ExitCode.OK, ExitCode.OK)
+    assert ended.found() == {}
+    assert ended.stdout.count("verdict: PASS") == 1
+
+
+@pytest.mark.parametrize(
+    ("ids", "ranks", "words"),
+    [
+        ([(0, 2), (0, 2)], (0,), ["RANK claimed more than once"]),
+        ([(1, 2), (1, 2)], (1,), ["RANK claimed more than once"]),
+        ([(0, 3), (1, 3)], (2,), ["WORLD_SIZE is 3", "missing: rank 2"]),
+        ([(0, 3), (1, 2)], (0, 1), ["WORLD_SIZE 3 on rank 0", "WORLD_SIZE 2 on rank 1"]),
+    ],
+    ids=["two are rank 0", "two are rank 1", "one is missing", "two world sizes"],
+)
+def test_ranks_that_do_not_fit_together_are_named(
+    ids: Any, ranks: tuple[int, ...], words: Sequence[str], tmp_path: Path
+) -> None:
+    ended = start(tmp_path, ids, "--deadline", "3")
+    assert ended.found() == {RANKS: "error"}
+    finding = the_finding(ended, RANKS)
+    assert finding.ranks == ranks
+    assert [word for word in words if word not in finding.message] == []
+    assert ended.exit_codes == (ExitCode.INCOMPLETE, ExitCode.INCOMPLETE)
+    assert ended.report.verdict == Verdict.INCOMPLETE
+    assert ended.stdout.count("verdict:") == 1
