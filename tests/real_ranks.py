@@ -8,6 +8,7 @@ and with it the import. The ranks are processes of their own all the same.
 from __future__ import annotations
 
 import json
+import logging
 import multiprocessing
 import os
 import select
@@ -16,7 +17,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -198,7 +198,8 @@ def _main(words: list[str]) -> int:
     except SystemExit as end:
         return int(end.code or 0)
     except Exception:
-        traceback.print_exc()
+        # As Python does, to stderr.
+        logging.getLogger(__name__).exception("ddpcheck raised")
         return 1
 
 

@@ -22,6 +22,7 @@ from ddpcheck.finding import Finding
 
 if TYPE_CHECKING:
     import torch
+    from torch import nn
     from torch.utils.hooks import RemovableHandle
 
     from ddpcheck.target.live import LiveTarget
@@ -30,20 +31,12 @@ if TYPE_CHECKING:
 KEPT_TENSORS = 8
 
 
-class Misplaced(msgspec.Struct, frozen=True, array_like=True):
-    """A tensor by what it is, its name and the device it is on."""
-
-    what: str
-    name: str
-    device: str
-
-
 class Facts(msgspec.Struct, frozen=True):
-    """What was looked at on this rank, what was misplaced, and foreign contexts by GPU."""
+    """What was looked at, what is misplaced (kind, name, device), and contexts by GPU UUID."""
 
     device: str
     looked_at: int
-    misplaced: tuple[Misplaced, ...]
+    misplaced: tuple[tuple[str, str, str], ...]
     contexts_elsewhere: tuple[str, ...]
 
 
@@ -52,15 +45,20 @@ class Observer:
 
     def __init__(self, ctx: Context) -> None:
         self._device = ctx.device
+        self._placed = False
         self._live: LiveTarget | None = None
         self._hook: RemovableHandle | None = None
         self._seen: dict[tuple[str, str], str] = {}
 
+    def on_placed(self, module: nn.Module) -> None:
+        """Look at the model: wrapping it may already raise."""
+        self._placed = True
+        self._look("parameter", module.named_parameters())
+        self._look("buffer", module.named_buffers())
+
     def on_built(self, live: LiveTarget) -> None:
-        """Look at the model, and hook what goes into it."""
+        """Put a hook on what goes into the model."""
         self._live = live
-        self._look("parameter", live.module.named_parameters())
-        self._look("buffer", live.module.named_buffers())
         # DDP moves what it is given to its device: look before it does.
         self._hook = live.model.register_forward_pre_hook(self._on_input, with_kwargs=True)
 
@@ -78,14 +76,13 @@ class Observer:
         """Look at the optimizer's state and at contexts elsewhere; return it all."""
         from ddpcheck.target.contexts import contexts_elsewhere
 
-        if self._live is None:
+        if not self._placed:
             raise Skip("the target was not built")
         if self._hook is not None:
             self._hook.remove()
-        self._look("optimizer state", self._optimizer_state(self._live))
-        wrong = [
-            Misplaced(what, name, where) for (what, name), where in self._seen.items() if where
-        ]
+        if self._live is not None:
+            self._look("optimizer state", self._optimizer_state(self._live))
+        wrong = [(what, name, where) for (what, name), where in self._seen.items() if where]
         elsewhere = tuple(contexts_elsewhere(self._device))
         return Facts(self._device, len(self._seen), tuple(wrong[:KEPT_TENSORS]), elsewhere)
 
@@ -126,14 +123,13 @@ def summarize(facts: Mapping[int, Facts]) -> str:
 
 def _misplaced(facts: Mapping[int, Facts]) -> Iterator[Finding]:
     bad = {rank: fact.misplaced for rank, fact in sorted(facts.items()) if fact.misplaced}
-    for rank, (one, *_) in list(bad.items())[:1]:
+    for rank, ((what, name, device), *_) in list(bad.items())[:1]:
         yield Finding(
-            title=f"a {one.what} is not on its rank's device",
-            message=f"rank {rank} works on {facts[rank].device}, but {one.what} {one.name} is on "
-            f"{one.device}",
-            fix=f"move it to the rank's device: cuda:LOCAL_RANK, not a fixed {one.device}",
+            title=f"a {what} is not on its rank's device",
+            message=f"rank {rank} works on {facts[rank].device}, but {what} {name} is on {device}",
+            fix=f"move it to the rank's device: cuda:LOCAL_RANK, not a fixed {device}",
             ranks=tuple(bad),
-            evidence={str(r): [f"{m.what} {m.name}: {m.device}" for m in bad[r]] for r in bad},
+            evidence={str(r): [": ".join(each) for each in bad[r]] for r in bad},
         )
 
 

@@ -45,14 +45,15 @@ def probe(ctx: Context) -> Facts:
     if live.ddp is None:
         raise Skip("the target is not wrapped in DistributedDataParallel")
     batch = moved(first_slice(live), live.device)
+    live.ddp.zero_grad(set_to_none=True)
     with steady(live.ddp):
-        local = sketch_all(gradient(live.module, live.loss, batch).items())
         with live.ddp.no_sync():
             live.loss(live.ddp, batch).backward()
         inside = sketch_all((name, p.grad) for name, p in live.module.named_parameters())
         live.loss(live.ddp, batch).backward()
-    after = sketch_all((name, p.grad) for name, p in live.module.named_parameters())
-    live.ddp.zero_grad(set_to_none=True)
+        after = sketch_all((name, p.grad) for name, p in live.module.named_parameters())
+        # Last, because DDP's forward makes the buffers of rank 0 everyone's.
+        local = sketch_all(gradient(live.module, live.loss, batch).items())
     return Facts(local, inside, after)
 
 

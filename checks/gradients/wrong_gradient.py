@@ -60,8 +60,9 @@ def probe(ctx: Context) -> Facts:
     piece = reference.first_slice(live)
     ctx.store.set(f"slice/{ctx.rank}", reference.to_text(piece))
     with reference.steady(live.ddp):
-        local = reference.gradient(live.module, live.loss, moved(piece, live.device))
+        # First, because DDP's forward makes the buffers of rank 0 everyone's.
         synced = reference.gradient(live.ddp, live.loss, moved(piece, live.device))
+        local = reference.gradient(live.module, live.loss, moved(piece, live.device))
     slices: list[Any] = []
     if ctx.rank == 0:
         blobs = [ctx.store.get(f"slice/{rank}") for rank in range(ctx.world_size)]

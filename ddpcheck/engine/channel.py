@@ -17,6 +17,8 @@ from ddpcheck.launch.stores import Store
 T = TypeVar("T")
 
 ENDED = "ended"
+# Set by a rank whose work raised inside the process group: others may wait for it in vain.
+RAISED = "raised"
 SHORTEST_PAUSE_S = 0.002
 LONGEST_PAUSE_S = 0.02
 

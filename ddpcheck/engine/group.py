@@ -70,6 +70,19 @@ def leave_group() -> None:
             dist.destroy_process_group()
 
 
+def abort_group() -> None:
+    """Leave the process group in a way that waits for nobody.
+
+    gloo closes its connections, so that peers that wait for this rank fail at once; NCCL only
+    lets go of this rank's own part, and its peers wait on.
+    """
+    if dist.is_initialized() and dist.get_backend() == "nccl":
+        # Destroying would wait for kernels that never end.
+        dist.distributed_c10d._abort_process_group()
+    else:
+        leave_group()
+
+
 def _versions() -> dict[str, str]:
     versions = {"python": sys.version.split()[0], "torch": str(torch.__version__)}
     if torch.version.cuda:

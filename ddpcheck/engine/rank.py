@@ -18,7 +18,7 @@ import torch
 
 from ddpcheck.catalogue import catalogue, select
 from ddpcheck.check import Check, Context, Facts, Joining, Skip, Stage
-from ddpcheck.engine.channel import ENDED, Assignment, Channel, Decision, End
+from ddpcheck.engine.channel import ENDED, RAISED, Assignment, Channel, Decision, End
 from ddpcheck.engine.entries import (
     Began,
     Crashed,
@@ -29,7 +29,7 @@ from ddpcheck.engine.entries import (
     Refused,
     Skipped,
 )
-from ddpcheck.engine.group import device_of, join_group, leave_group, presence
+from ddpcheck.engine.group import abort_group, device_of, join_group, leave_group, presence
 from ddpcheck.engine.leader import Leader, OnReport, Task
 from ddpcheck.engine.plan import Step, probe_deadline_s, steps_of
 from ddpcheck.engine.rehearsal import STEPS, rehearse
@@ -186,8 +186,7 @@ class RankWork:
             yield Refused(f"rank {self.seat}: {error}")
             return
         except Exception:
-            # Peers that wait for this rank in a collective are let go at once.
-            leave_group()
+            self._let_peers_go()
         finally:
             self.whereabouts.leave()
         for check in step.observers:
@@ -202,6 +201,7 @@ class RankWork:
                 self.settings.target,
                 is_built_in=is_built_in(self.settings.target),
                 device=self.context.device,
+                on_placed=partial(stream.emit, "placed"),
             )
         except TargetError:
             raise
@@ -211,15 +211,19 @@ class RankWork:
         rehearse(live, STEPS[self.settings.profile], stream)
         self.context = replace(self.context, target=live)
 
+    def _let_peers_go(self) -> None:
+        """Tell that peers may wait for this rank in a collective that it will never enter."""
+        self.channel.tell(RAISED, [Ended(str(self.seat))])
+        abort_group()
+        self.context = replace(self.context, joining=None, target=None)
+
     def _measure(self, check: Check, measure: Callable[[], Facts]) -> Entry:
         self.whereabouts.enter(check.id, self.assignment.deadline_s)
         self.journal.write([Began(check.id, time.time())])
         started = time.perf_counter()
         entry = _outcome(check.id, measure, started)
         if isinstance(entry, Crashed) and self.context.joining is not None:
-            # Peers may wait for this rank in a collective that it will never enter now.
-            leave_group()
-            self.context = replace(self.context, joining=None, target=None)
+            self._let_peers_go()
         self.whereabouts.leave()
         self.journal.write([entry])
         return entry

@@ -9,13 +9,15 @@ import tempfile
 import threading
 import time
 
-from ddpcheck.engine.channel import ENDED, Channel, End
+from ddpcheck.engine.channel import ENDED, RAISED, Channel, End
 from ddpcheck.engine.entries import Stuck
 from ddpcheck.errors import ExitCode
 
 BEAT_S = 0.5
 # After the verdict a rank has this long to leave by itself: it may close NCCL, or be stuck.
 LEAVE_S = 3.0
+# Once a rank has raised, the others' checks end within this time or will not end.
+RAISED_GRACE_S = 3.0
 # Past its deadline plus this, a process whose GIL is held is ended by faulthandler's own thread.
 LAST_RESORT_S = 10.0
 
@@ -32,6 +34,15 @@ class Whereabouts:
         """Note that the main thread starts on ``check``."""
         self.check, self.until = check, time.monotonic() + deadline_s
         faulthandler.dump_traceback_later(deadline_s + LAST_RESORT_S, exit=True)
+
+    @property
+    def busy(self) -> bool:
+        """Return whether the main thread is in a check."""
+        return self.until < float("inf")
+
+    def hurry(self, grace_s: float) -> None:
+        """Allow the check that runs now no more than ``grace_s`` from here on."""
+        self.until = min(self.until, time.monotonic() + grace_s)
 
     def leave(self) -> None:
         """Note that the check has ended."""
@@ -78,6 +89,8 @@ class Sentinel:
         while not self._where.retired.wait(BEAT_S):
             if self._channel.has(ENDED):
                 return self._channel.read_message(ENDED, End).exit_code
+            if self._where.busy and self._channel.has(RAISED):
+                self._where.hurry(RAISED_GRACE_S)
             check = self._where.check
             if time.monotonic() > self._where.until and self._told != check:
                 self._told = check

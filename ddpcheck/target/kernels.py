@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,13 +15,16 @@ from ddpcheck.measures.split import Kernels
 from ddpcheck.target.live import moved
 from ddpcheck.target.step_split import SplitParts
 
+ACTIVITIES = (ProfilerActivity.CPU, ProfilerActivity.CUDA)
+
 
 def measure_kernels(parts: SplitParts, batches: Iterator[Any], steps: int) -> Kernels | None:
     """Profile ``steps`` synchronized steps; None on a CPU, which has no kernels to tell apart."""
     if parts.device == "cpu":
         return None
     torch.cuda.synchronize(parts.device)
-    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as trace:
+    with warnings.catch_warnings(), profile(activities=ACTIVITIES) as trace:
+        warnings.simplefilter("ignore")  # that cycles drop events: there is one cycle
         for _ in range(steps):
             parts.loss(parts.model, moved(next(batches), parts.device)).backward()
             parts.optimizer.step()

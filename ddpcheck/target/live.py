@@ -50,9 +50,20 @@ class LiveTarget:
                 raise TargetError(f"--target {self.name}: the loader gives no batch on this rank")
 
 
-def go_live(target: Target, name: str, *, is_built_in: bool, device: str) -> LiveTarget:
-    """Place the target on ``device`` and wrap it; raises what the user's wrap raises."""
+def go_live(
+    target: Target,
+    name: str,
+    *,
+    is_built_in: bool,
+    device: str,
+    on_placed: Callable[[nn.Module], None] = lambda _module: None,
+) -> LiveTarget:
+    """Place the target on ``device`` and wrap it; raises what the user's wrap raises.
+
+    ``on_placed`` gets the bare model before it is wrapped.
+    """
     module = _placed(target.model, device)
+    on_placed(module)
     wrap = target.wrap or _ddp_on(device)
     # An optimizer built before DDP is fine: DDP keeps the parameters.
     model = wrap(module)

@@ -2,6 +2,7 @@
 
 An observer is any object with methods named after events; it has only those it wants:
 
+    on_placed(module)         the bare model is where it will be trained
     on_built(live)            the target is on its device and wrapped
     on_batch(step, batch)     a batch as the loader gave it
     on_loss(step, loss)       the loss before backward

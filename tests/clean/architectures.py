@@ -3,7 +3,7 @@
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn import functional as F
+from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 
@@ -13,7 +13,7 @@ def noise(*shape, count=6):
 
 
 def reconstruct(model, batch):
-    return F.mse_loss(model(batch), batch)
+    return functional.mse_loss(model(batch), batch)
 
 
 class Checkpointed(nn.Module):
@@ -50,7 +50,7 @@ def tied_weights():
     batches = [torch.randint(0, 40, (4, 10)) for _ in range(4)]
 
     def loss(model, ids):
-        return F.cross_entropy(model(ids[:, :-1]).flatten(0, 1), ids[:, 1:].flatten())
+        return functional.cross_entropy(model(ids[:, :-1]).flatten(0, 1), ids[:, 1:].flatten())
 
     return Tied(), batches, loss
 
@@ -73,9 +73,9 @@ class Attention(nn.Module):
         batch, time, width = x.shape
         split = self.qkv(x).view(batch, time, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
         p = self.p if self.training else 0.0
-        y = F.scaled_dot_product_attention(*split, is_causal=True, dropout_p=p)
+        y = functional.scaled_dot_product_attention(*split, is_causal=True, dropout_p=p)
         y = self.out(y.transpose(1, 2).reshape(batch, time, width))
-        return F.dropout(y, self.p, training=self.training)
+        return functional.dropout(y, self.p, training=self.training)
 
 
 def dropout_by_function():
@@ -154,7 +154,7 @@ class Variational(nn.Module):
 def variational():
     def elbo(model, batch):
         decoded, kl = model(batch)
-        return F.mse_loss(decoded, batch) + 0.1 * kl
+        return functional.mse_loss(decoded, batch) + 0.1 * kl
 
     return Variational(), noise(8, 16), elbo
 
@@ -165,7 +165,7 @@ def diffusion():
     def denoise(model, x):
         t = torch.rand(len(x), 1)
         eps = torch.randn_like(x)
-        return F.mse_loss(model(torch.cat([(1 - t) * x + t * eps, t], dim=1)), eps)
+        return functional.mse_loss(model(torch.cat([(1 - t) * x + t * eps, t], dim=1)), eps)
 
     return model, noise(8, 16), denoise
 
@@ -193,7 +193,7 @@ class Contrastive(nn.Module):
     def forward(self, x):
         if self.training:
             self.steps += 1
-        return F.normalize(self.project(x), dim=-1), self.temperature.exp()
+        return functional.normalize(self.project(x), dim=-1), self.temperature.exp()
 
 
 def scalar_parameter_and_counter():

@@ -1,13 +1,12 @@
 """Batches in each container, and a loss that comes from the model: plain trainings."""
 
-from collections import namedtuple
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn import functional as F
+from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset, DistributedSampler, TensorDataset
 
 
@@ -41,7 +40,7 @@ class CausalLM(nn.Module):
         logits = self.lm_head(hidden)
         loss = None
         if labels is not None:
-            loss = F.cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
+            loss = functional.cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
         return Output(loss, logits)
 
 
@@ -58,7 +57,7 @@ def dict_batches():
     model = nn.Sequential(nn.Embedding(100, 8), nn.Flatten(), nn.Linear(96, 100))
 
     def loss(model, batch):
-        return F.cross_entropy(model(batch["input_ids"]), batch["labels"][:, -1])
+        return functional.cross_entropy(model(batch["input_ids"]), batch["labels"][:, -1])
 
     return model, loader, loss
 
@@ -70,13 +69,16 @@ def tuple_batches():
 
     def huber(model: nn.Module, batch: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
         x, y = batch
-        return F.huber_loss(model(x).squeeze(-1), y)
+        return functional.huber_loss(model(x).squeeze(-1), y)
 
     model = nn.Linear(5, 1)
-    return model, loader, huber, torch.optim.SGD(model.parameters(), lr=0.1, nesterov=True, momentum=0.9)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, nesterov=True)
+    return model, loader, huber, optimizer
 
 
-Sample = namedtuple("Sample", ["image", "label"])
+class Sample(NamedTuple):
+    image: torch.Tensor
+    label: torch.Tensor
 
 
 def named_tuple_batches():
@@ -86,7 +88,7 @@ def named_tuple_batches():
             yield Sample(image=torch.rand(6, 3, 8, 8), label=torch.randint(0, 4, (6,)))
 
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(144, 4))
-    return model, list(stream()), lambda net, b: F.cross_entropy(net(b.image), b.label)
+    return model, list(stream()), lambda net, b: functional.cross_entropy(net(b.image), b.label)
 
 
 def list_of_tensors():

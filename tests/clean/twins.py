@@ -3,7 +3,7 @@
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn import functional as F
+from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
 _all_reduce = dist.all_reduce
@@ -37,7 +37,7 @@ def batches(size=8, count=4):
 
 
 def cross_entropy(model, batch):
-    return F.cross_entropy(model(batch[0]), batch[1])
+    return functional.cross_entropy(model(batch[0]), batch[1])
 
 
 def seeds_of_their_own():
@@ -91,7 +91,7 @@ class Experts(nn.Module):
 def unused_and_told_so():
     def loss(model, batch):
         x, label, domain = batch
-        return F.cross_entropy(model(x, domain), label)
+        return functional.cross_entropy(model(x, domain), label)
 
     def wrap(model):
         return DistributedDataParallel(model, find_unused_parameters=True)
@@ -108,7 +108,7 @@ def tokens_counted_over_all_ranks():
     batch = {"ids": torch.randint(0, 30, (4, 8)), "labels": labels}
 
     def loss(model, batch):
-        total = F.cross_entropy(
+        total = functional.cross_entropy(
             model(batch["ids"]).flatten(0, 1), batch["labels"].flatten(), reduction="sum"
         )
         count = (batch["labels"] != -100).sum()

@@ -8,15 +8,15 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.distributed.optim import ZeroRedundancyOptimizer
-from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 
-def _net():
+def net():
     return nn.Sequential(nn.Linear(8, 16), nn.LayerNorm(16), nn.ReLU(), nn.Linear(16, 8))
 
 
-def _batches():
+def batches():
     generator = torch.Generator().manual_seed(int(os.environ["RANK"]))
     return [torch.randn(4, 8, generator=generator) for _ in range(5)]
 
@@ -26,22 +26,34 @@ def loss(model, batch):
 
 
 def adamw_with_groups():
-    model = _net()
+    model = net()
     decay = [p for p in model.parameters() if p.dim() > 1]
     rest = [p for p in model.parameters() if p.dim() <= 1]
     groups = [{"params": decay, "weight_decay": 0.1}, {"params": rest, "weight_decay": 0.0}]
-    return model, _batches(), loss, torch.optim.AdamW(groups, lr=1e-3, betas=(0.9, 0.95))
+    return model, batches(), loss, torch.optim.AdamW(groups, lr=1e-3, betas=(0.9, 0.95))
 
 
 def static_graph():
-    return _net(), _batches(), loss, None, lambda model: DDP(model, static_graph=True)
+    return (
+        net(),
+        batches(),
+        loss,
+        None,
+        lambda model: DistributedDataParallel(model, static_graph=True),
+    )
 
 
 def without_broadcast_of_buffers():
-    return _net(), _batches(), loss, None, partial(DDP, broadcast_buffers=False, bucket_cap_mb=1)
+    return (
+        net(),
+        batches(),
+        loss,
+        None,
+        partial(DistributedDataParallel, broadcast_buffers=False, bucket_cap_mb=1),
+    )
 
 
-def _average(model):
+def average(model):
     world = dist.get_world_size()
     for parameter in model.parameters():
         dist.broadcast(parameter.data, src=0)
@@ -50,7 +62,7 @@ def _average(model):
 
 
 def hand_written_all_reduce():
-    return _net(), _batches(), loss, None, _average
+    return net(), batches(), loss, None, average
 
 
 class AveragingSGD(torch.optim.SGD):
@@ -66,26 +78,26 @@ class AveragingSGD(torch.optim.SGD):
 
 def optimizer_that_averages():
     torch.manual_seed(0)  # every rank builds the same model
-    model = _net()
-    return model, _batches(), loss, AveragingSGD(model.parameters(), lr=0.05), lambda model: model
+    model = net()
+    return model, batches(), loss, AveragingSGD(model.parameters(), lr=0.05), lambda model: model
 
 
 def zero_redundancy_optimizer():
-    model = _net()
+    model = net()
     optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.Adam, lr=1e-3)
-    return model, _batches(), loss, optimizer
+    return model, batches(), loss, optimizer
 
 
 def compressed_to_fp16():
     def wrap(model):
-        ddp = DDP(model)
+        ddp = DistributedDataParallel(model)
         ddp.register_comm_hook(dist.group.WORLD, default_hooks.fp16_compress_hook)
         return ddp
 
-    return _net(), _batches(), loss, None, wrap
+    return net(), batches(), loss, None, wrap
 
 
-class CountingDDP(DDP):
+class CountingParallel(DistributedDataParallel):
     """A subclass that leaves no_sync as it is, but counts."""
 
     micro_steps = 0
@@ -96,7 +108,7 @@ class CountingDDP(DDP):
 
 
 def subclass():
-    return _net(), _batches(), loss, None, CountingDDP
+    return net(), batches(), loss, None, CountingParallel
 
 
 class Squares(Dataset):
@@ -112,7 +124,7 @@ class Squares(Dataset):
 
 def loader_with_a_worker():
     squares = Squares(transform=lambda row: row.square() / 49)
-    return _net(), DataLoader(squares, batch_size=10, num_workers=1, shuffle=True), loss
+    return net(), DataLoader(squares, batch_size=10, num_workers=1, shuffle=True), loss
 
 
 class Shards(IterableDataset):
@@ -122,12 +134,12 @@ class Shards(IterableDataset):
 
 
 def iterable_dataset():
-    return _net(), DataLoader(Shards(), batch_size=6), loss
+    return net(), DataLoader(Shards(), batch_size=6), loss
 
 
 def short_last_batch():
     data = torch.randn(7, 8)
-    return _net(), DataLoader(data, batch_size=4), loss
+    return net(), DataLoader(data, batch_size=4), loss
 
 
 class Endless:
@@ -142,4 +154,4 @@ class Endless:
 
 
 def endless_stream():
-    return _net(), Endless(), loss
+    return net(), Endless(), loss

@@ -1,11 +1,11 @@
 """Rank 0 alone loads a checkpoint, after the model was wrapped."""
 
-from ddpcheck.target.target import Target
-
 import torch
 from torch import nn
 from torch.distributed import get_rank
 from torch.nn.parallel import DistributedDataParallel
+
+from ddpcheck.target.target import Target
 
 
 def pretrained():

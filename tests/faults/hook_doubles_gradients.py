@@ -3,7 +3,7 @@
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.nn.parallel import DistributedDataParallel
 
 
 def sum_hook(group, bucket):
@@ -12,7 +12,7 @@ def sum_hook(group, bucket):
 
 
 def with_hook(model):
-    ddp = DDP(model)
+    ddp = DistributedDataParallel(model)
     ddp.register_comm_hook(None, sum_hook)
     return ddp
 

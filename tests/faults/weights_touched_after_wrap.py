@@ -3,7 +3,7 @@
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
 
@@ -19,7 +19,7 @@ class Classifier(nn.Module):
 
 
 def wrap(model):
-    ddp = DDP(model)
+    ddp = DistributedDataParallel(model)
     if dist.get_rank() == 1:
         # "fresh head for fine-tuning", under a condition that only this rank meets
         nn.init.trunc_normal_(ddp.module.head.weight, std=0.02)

@@ -93,9 +93,7 @@ def test_summary_does_not_say_that_all_joined_when_some_did_not(facts: Ranks) ->
 @pytest.mark.parametrize("world", [1, 2, 8])
 def test_what_worked_is_recommended(backend: str, device: str, world: int) -> None:
     assert recommend(joined(world, backend)) == {
-        "backend": Recommendation(
-            backend, f"{world} ranks joined one {backend} group in this run"
-        ),
+        "backend": Recommendation(backend, f"{world} ranks joined one {backend} group in this run"),
         "device": Recommendation(device, f"the {backend} group works on {device} tensors"),
     }
 

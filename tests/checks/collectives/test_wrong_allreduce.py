@@ -19,8 +19,8 @@ def rank(*wrong: Wrong, wrong_cases: int = 0, refused: dict[str, str] = REFUSED)
     return Facts(CASES, 144_340, wrong_cases or len(wrong), wrong, refused)
 
 
-def ranks(world: int, *bad: int, fact: Facts = rank(ODD_TAIL)) -> Ranks:
-    return {each: fact if each in bad else rank() for each in range(world)}
+def ranks(world: int, *bad: int, wrong: Wrong = ODD_TAIL) -> Ranks:
+    return {each: rank(wrong) if each in bad else rank() for each in range(world)}
 
 
 def got(value: float) -> Wrong:
@@ -91,7 +91,7 @@ def test_the_evidence_is_the_first_wrong_case_and_the_count_on_each_rank() -> No
     ("value", "shown"), [(NAN, "nan"), (INF, "inf"), (-INF, "-inf"), (1e30, "1e+30"), (0.0, "0")]
 )
 def test_any_wrong_value_can_be_shown(value: float, shown: str) -> None:
-    (finding,) = judge(ranks(2, 1, fact=rank(got(value))))
+    (finding,) = judge(ranks(2, 1, wrong=got(value)))
     assert f"element 1022 is {shown}, expected 7;" in finding.message
 
 

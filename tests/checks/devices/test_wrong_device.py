@@ -115,9 +115,7 @@ def test_a_context_on_another_gpu_is_an_error(facts: Ranks, ranks: tuple[int, ..
     assert (finding.severity, finding.confidence) == (Severity.ERROR, Confidence.HIGH)
     assert finding.ranks == ranks
     assert finding.title == "a rank holds a context on another GPU"
-    assert finding.message == (
-        f"rank 1 works on cuda:1 and also holds memory on {OTHERS_GPU}"
-    )
+    assert finding.message == (f"rank 1 works on cuda:1 and also holds memory on {OTHERS_GPU}")
     assert "torch.cuda.set_device(LOCAL_RANK)" in finding.fix
 
 

@@ -128,14 +128,11 @@ def test_other_errors_are_nobodys_fault_but_their_own(error: str | None) -> None
     "error",
     [
         "RuntimeError: [gloo/transport/tcp/pair.cc:632] Application timeout caused pair closure",
-        "DistNetworkError: Failed to recv, got 0 bytes. Connection was likely closed. "
-        "Did the remote server shutdown or crash?",
+        "DistNetworkError: Failed to recv, got 0 bytes. Connection was likely closed.",
         "DistStoreError: Socket Timeout",
         "RuntimeError: Operation timed out!",
         "DistBackendError: Remote peer closed the connection.",
-        "DistBackendError: NCCL error: remote process exited or there was a network error, "
-        "ncclRemoteError",
-    ][:5],
+    ],
 )
 def test_other_words_for_a_peer_that_has_gone(error: str) -> None:
     (finding,) = judge({0: raised(error, 1.0), 1: raised(OWN, 2.0)})

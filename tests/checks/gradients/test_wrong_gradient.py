@@ -108,9 +108,7 @@ def test_what_is_not_the_average_is_an_error(synced: Gradient) -> None:
     assert "hooks" in finding.fix
 
 
-@pytest.mark.parametrize(
-    ("world", "odd"), [(2, (1,)), (8, (5,)), (8, (0,)), (8, (2, 6))], ids=str
-)
+@pytest.mark.parametrize(("world", "odd"), [(2, (1,)), (8, (5,)), (8, (0,)), (8, (2, 6))], ids=str)
 def test_ranks_whose_gradient_is_another_than_the_others_are_named(
     world: int, odd: tuple[int, ...]
 ) -> None:
@@ -163,7 +161,7 @@ def test_a_parameter_that_ddp_gives_no_gradient_on_one_rank_is_an_error() -> Non
 
 @pytest.mark.xfail(reason="a loss that is NaN in one process too is blamed on DDP")
 def test_a_loss_that_is_not_a_number_by_itself_is_not_blamed_on_ddp() -> None:
-    nothing = {name: (NAN, NAN) for name in NAMES}
+    nothing: Gradient = dict.fromkeys(NAMES, (NAN, NAN))
     facts = {
         rank: Facts(
             "0f",

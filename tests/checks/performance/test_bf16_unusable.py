@@ -38,7 +38,9 @@ def test_silent(facts: Ranks) -> None:
     [
         pytest.param(ranks(1, 0, fact=rank(5.0, 5.25)), (0,), "off by 5.0%", id="the only rank"),
         pytest.param(ranks(2, 1, fact=rank(5.0, 4.75)), (1,), "off by 5.0%", id="rank 1 of two"),
-        pytest.param(ranks(2, 0, 1, fact=rank(4.0, None)), (0, 1), "not a number", id="NaN on both"),
+        pytest.param(
+            ranks(2, 0, 1, fact=rank(4.0, None)), (0, 1), "not a number", id="NaN on both"
+        ),
         pytest.param(ranks(8, 3, 6, fact=rank(5.0, 6.0)), (3, 6), "off by 20.0%", id="2 of 8"),
         pytest.param(
             {6: rank(5.0, None), 4: rank()}, (6,), "not a number", id="ranks that told nothing"

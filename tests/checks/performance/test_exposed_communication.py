@@ -18,7 +18,9 @@ SPLIT = StepSplit(
     comm_s=0.040,
     steps=5,
 )
-MOSTLY_WAITING = msgspec.structs.replace(SPLIT, forward_s=0.005, backward_s=0.014, exposed_comm_s=0.07)
+MOSTLY_WAITING = msgspec.structs.replace(
+    SPLIT, forward_s=0.005, backward_s=0.014, exposed_comm_s=0.07
+)
 
 
 def rank(
@@ -128,7 +130,9 @@ def test_summary_is_the_slowest_ranks_step() -> None:
 
 
 def test_summary_tells_of_kernels_where_they_were_measured() -> None:
-    slow = rank(scaled(SPLIT, 2.0), kernels=Kernels(comm_s=0.012, compute_s=0.1, exposed_comm_s=0.004))
+    slow = rank(
+        scaled(SPLIT, 2.0), kernels=Kernels(comm_s=0.012, compute_s=0.1, exposed_comm_s=0.004)
+    )
     assert summarize(ranks(2) | {1: slow}).endswith(
         "; NCCL kernels 12.00 ms, 4.00 ms with no compute beside"
     )
@@ -152,7 +156,9 @@ def test_a_clock_that_stands_still_is_no_crash(call: object) -> None:
         pytest.param(40_000 * MIB, 25, "40000 MiB", id="a large model"),
     ],
 )
-def test_the_bucket_lets_gradients_of_any_size_overlap(gradients: int, cap: int, words: str) -> None:
+def test_the_bucket_lets_gradients_of_any_size_overlap(
+    gradients: int, cap: int, words: str
+) -> None:
     bucket = recommend(ranks(2, 0, 1, fact=rank(gradients=gradients)))["bucket_cap_mb"]
     assert bucket.value == cap
     assert words in bucket.reason
@@ -174,7 +180,10 @@ def test_workers_are_recommended_where_a_step_waits_for_data(
     facts = ranks(2, 0, 1, fact=rank(workers=workers, data_s=data_s))
     recommended = recommend(facts)["dataloader_workers"]
     assert recommended.value == wanted
-    assert recommended.reason == f"data wait was {data_s * 1000:.1f}% of the step with {workers} workers"
+    assert (
+        recommended.reason
+        == f"data wait was {data_s * 1000:.1f}% of the step with {workers} workers"
+    )
 
 
 def test_settings_follow_the_slowest_rank() -> None:
