@@ -10,7 +10,7 @@ ONE = "gradients/step-raised"
 # A port that nobody uses: these commands end before they would.
 PORT = 29999
 
-IMPORTS = "from torch import nn, zeros\n"
+IMPORTS = "from torch import nn, optim, zeros\n"
 MEAN = "lambda m, b: m(b).mean()"
 # Source of given.py, the factory that is asked for, and what the line must say.
 TARGETS = {
@@ -33,6 +33,11 @@ TARGETS = {
         f"{IMPORTS}def main():\n    return nn.Linear(1, 1), [], {MEAN}\n",
         "main",
         ["loader gives no batch"],
+    ),
+    "optimizer that is a class": (
+        f"{IMPORTS}def main():\n    return nn.Linear(1, 1), [zeros(2, 1)], {MEAN}, optim.SGD\n",
+        "main",
+        ["--target", "optimizer"],
     ),
     "model without parameters": (
         f"{IMPORTS}def main():\n    return nn.ReLU(), [zeros(2, 1)], {MEAN}\n",

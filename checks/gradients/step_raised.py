@@ -19,7 +19,7 @@ from collections.abc import Mapping
 import msgspec
 
 from ddpcheck.check import Context
-from ddpcheck.finding import Confidence, Finding, Location
+from ddpcheck.finding import Confidence, Finding, Location, Severity
 
 # What a rank says whose peer has gone: it is a victim. Seen with gloo and NCCL in torch 2.11
 # and 2.13; texts of third_party/gloo transport/tcp/pair.cc and of ProcessGroupNCCL.cpp.
@@ -82,11 +82,17 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
     same = tuple(sorted(rank for rank, other in blamed.items() if _kind(other) == _kind(fact)))
     return [
         Finding(
-            title=f"the training raised in step {fact.step}",
+            title=f"the training raised in step {fact.step}"
+            if culprits
+            else f"the training lost a peer in step {fact.step}",
             message=f"{fact.error}{_victims(raised, same)}",
-            fix="mend the line that raised, and run again; 'ddpcheck explain' has more",
+            fix="mend the line that raised, and run again; 'ddpcheck explain' has more"
+            if culprits
+            else "look for the rank that went first: one that was lost, or raised",
             ranks=same,
             location=fact.location,
+            # These ranks have done nothing wrong, as far as they can tell.
+            severity=Severity.ERROR if culprits else Severity.INFO,
             confidence=Confidence.HIGH if culprits else Confidence.LOW,
             evidence={"errors": {str(rank): each.error for rank, each in raised.items()}},
         )

@@ -43,6 +43,9 @@ from ddpcheck.target.live import go_live
 from ddpcheck.target.load import Factory, build, find_factory, is_built_in
 from ddpcheck.watch.stream import EventStream
 
+# What a rank does between its checks, named after the stage as a check would be.
+JOINING = f"{Stage.COLLECTIVES.value}/joining-the-group"
+TRAINING = f"{Stage.REHEARSAL.value}/training"
 # The process that hosts the store waits this long for the others to leave first.
 FAREWELL_S = 10.0
 # A rank that waits for the leader allows it this much more than the work's own deadline.
@@ -166,7 +169,7 @@ class RankWork:
 
     def _join(self) -> None:
         started = time.perf_counter()
-        self.whereabouts.enter("joining the process group", self.assignment.deadline_s)
+        self._begin(JOINING)
         error = join_group(self.who, self.context)
         self.whereabouts.leave()
         took_s = round(time.perf_counter() - started, 4)
@@ -179,7 +182,7 @@ class RankWork:
             return
         observers = {check.id: check.observer(self.context) for check in step.observers}
         stream = EventStream(observers)
-        self.whereabouts.enter("the rehearsal", self.assignment.deadline_s)
+        self._begin(TRAINING)
         try:
             self._train(self.factory, stream)
         except TargetError as error:
@@ -211,6 +214,10 @@ class RankWork:
         rehearse(live, STEPS[self.settings.profile], stream)
         self.context = replace(self.context, target=live)
 
+    def _begin(self, what: str) -> None:
+        self.whereabouts.enter(what, self.assignment.deadline_s)
+        self.journal.write([Began(what, time.time())])
+
     def _let_peers_go(self) -> None:
         """Tell that peers may wait for this rank in a collective that it will never enter."""
         self.channel.tell(RAISED, [Ended(str(self.seat))])
@@ -218,8 +225,7 @@ class RankWork:
         self.context = replace(self.context, joining=None, target=None)
 
     def _measure(self, check: Check, measure: Callable[[], Facts]) -> Entry:
-        self.whereabouts.enter(check.id, self.assignment.deadline_s)
-        self.journal.write([Began(check.id, time.time())])
+        self._begin(check.id)
         started = time.perf_counter()
         entry = _outcome(check.id, measure, started)
         if isinstance(entry, Crashed) and self.context.joining is not None:

@@ -13,7 +13,8 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerContext, ForkServerProcess
@@ -56,7 +57,8 @@ def launch_local(rank_main: RankMain, argument: object, world_size: int) -> list
         port: int = listener.getsockname()[1]
         receiver, sender = context.Pipe(duplex=False)
         host = context.Process(target=_host_store, args=(listener, receiver), daemon=True)
-        host.start()
+        with _deaf_to_interrupts():
+            host.start()  # and with it the fork server
         receiver.close()
     ranks = [
         _start_rank(context, rank_main, argument, rank_environment(rank, world_size, port))
@@ -84,6 +86,16 @@ def rank_environment(rank: int, world_size: int, port: int) -> dict[str, str]:
         "TORCHELASTIC_USE_AGENT_STORE": "True",
         "DDPCHECK_LAUNCHED": "1",
     }
+
+
+@contextmanager
+def _deaf_to_interrupts() -> Generator[None]:
+    """Let processes that start here ignore Ctrl-C: the parent decides what it means."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _start_rank(

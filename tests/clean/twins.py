@@ -98,21 +98,3 @@ def unused_and_told_so():
 
     mine = torch.full((8,), dist.get_rank())
     return Experts(), [(*batch, mine) for batch in batches()], loss, None, wrap
-
-
-def tokens_counted_over_all_ranks():
-    lengths = {0: 2, 1: 8}
-    torch.manual_seed(dist.get_rank())
-    labels = torch.randint(0, 30, (4, 8))
-    labels[:, lengths[dist.get_rank()] :] = -100
-    batch = {"ids": torch.randint(0, 30, (4, 8)), "labels": labels}
-
-    def loss(model, batch):
-        total = functional.cross_entropy(
-            model(batch["ids"]).flatten(0, 1), batch["labels"].flatten(), reduction="sum"
-        )
-        count = (batch["labels"] != -100).sum()
-        dist.all_reduce(count)
-        return total * dist.get_world_size() / count
-
-    return nn.Sequential(nn.Embedding(30, 8), nn.Linear(8, 30)), [batch] * 3, loss
