@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from typing import Any
@@ -53,12 +54,13 @@ def launch_local(rank_main: RankMain, argument: object, world_size: int) -> list
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([PRELOAD])
+    with _deaf_to_interrupts():
+        forkserver.ensure_running()
     with socket.create_server((LOOPBACK, 0), backlog=world_size * 4) as listener:
         port: int = listener.getsockname()[1]
         receiver, sender = context.Pipe(duplex=False)
         host = context.Process(target=_host_store, args=(listener, receiver), daemon=True)
-        with _deaf_to_interrupts():
-            host.start()  # and with it the fork server
+        host.start()
         receiver.close()
     ranks = [
         _start_rank(context, rank_main, argument, rank_environment(rank, world_size, port))

@@ -1,0 +1,92 @@
+"""The ways in which ranks come to be, and end, that are not one plain run."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+from real_ranks import command
+
+from ddpcheck.report import read_report
+
+LIMIT_S = 120.0
+# A shell's background job, as these tests may be, ignores Ctrl-C; what a terminal starts does not.
+AT_A_TERMINAL = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from ddpcheck.cli import main
+sys.exit(main())
+"""
+
+
+def start(folder: Path, *words: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", AT_A_TERMINAL, *words],
+        cwd=folder,
+        env=os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def session_of(process: psutil.Process) -> int:
+    """Return the session of a living process; 0 for one that is gone or only waits to be reaped."""
+    if process.status() == psutil.STATUS_ZOMBIE:
+        return 0
+    return os.getsid(process.pid)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
+
+
+def test_ctrl_c_ends_every_process_and_leaves_no_report(tmp_path: Path) -> None:
+    running = start(tmp_path, "run", "--report-dir", str(tmp_path / "reports"))
+    assert running.stderr is not None
+    first = running.stderr.readline()
+    assert first.split()[:1] == ["launch"], first
+    os.killpg(running.pid, signal.SIGINT)
+    _, stderr = running.communicate(timeout=LIMIT_S)
+    assert running.returncode == 130
+    assert stderr.endswith("ddpcheck: interrupted\n")
+    assert "Traceback" not in stderr
+    assert not (tmp_path / "reports").exists()
+    left = [p for p in psutil.process_iter() if p.is_running() and session_of(p) == running.pid]
+    assert not left
+
+
+def test_two_hosts_meet_through_the_elastic_agent(tmp_path: Path) -> None:
+    options = ["--nnodes", "2", "--nproc-per-node", "1", "--master-port", str(free_port())]
+    options += ["--profile", "quick", "--select", "launch,collectives", "--backend", "gloo"]
+    options += ["--report-dir", str(tmp_path / "reports")]
+    nodes = [start(tmp_path, "run", *options, "--node-rank", str(node)) for node in range(2)]
+    told = [node.communicate(timeout=LIMIT_S) for node in nodes]
+    assert [node.returncode for node in nodes] == [0, 0], told
+    assert [stdout.count("verdict: PASS") for stdout, _ in told] == [1, 0]
+    report = read_report(tmp_path / "reports/latest")
+    assert (report.run.launcher, report.run.world_size) == ("torchrun", 2)
+
+
+def test_a_report_feeds_a_training_run(tmp_path: Path) -> None:
+    reports = tmp_path / "reports"
+    checked = command(
+        reports, "ddpcheck", "run", "--profile", "quick", "--report-dir", str(reports)
+    )
+    assert checked.exit_code == 0, checked.stderr
+    words = ["ddpcheck", "train", "--from", str(reports / "latest"), "--steps", "12"]
+    trained = command(reports, *words, "--global-batch", "8")
+    assert trained.exit_code == 0, trained.stderr
+    assert trained.stdout.splitlines()[-1].startswith("training: loss ")
+    training = read_report(reports / "latest").training
+    assert training is not None
+    assert training["loss"][0][1] > training["final_loss"]
+    assert training["scaling_efficiency"] > 0
+    refused = command(reports, *words, "--nproc-per-node", "3")
+    assert refused.exit_code == 1
+    assert [line.count("--force") for line in refused.own_lines] == [1]
