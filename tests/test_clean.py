@@ -4,28 +4,56 @@ import ast
 from pathlib import Path
 
 import pytest
+from _pytest.mark import ParameterSet
 from real_ranks import run, target
 
 CLEAN = Path(__file__).parent / "clean"
 # Comparing reductions takes longer than all else, and has nothing to do with the target.
 OPTIONS = ("--skip", "collectives/wrong-allreduce", "--fail-on", "warning")
 
+# False alarms that are known; a line goes when its alarm does.
+DRAWS = "a loss that draws random numbers is taken for a wrong gradient"
+ALONE = "rank 0 computes the reference alone, so that a collective in the loss has no partner"
+BF16 = "an error under autocast is taken for ddpcheck's own"
+NOT_YET = {
+    "architectures:lstm": BF16,
+    "architectures:sparse_embedding": "sparse gradients cannot be sketched",
+    "losses:autocast": "the rounding of autocast in the loss is taken for a wrong gradient",
+    "losses:contrastive_over_all_ranks": ALONE,
+    "losses:padded_to_its_own_length": "batches of two lengths cannot be joined",
+    "losses:tokens_counted_over_all_ranks": ALONE,
+    "plain_factories:named_tuple_batches": "named tuples cannot be sent or joined",
+    "random_draws:diffusion": DRAWS,
+    "random_draws:dropout_by_function": DRAWS,
+    "random_draws:lstm_with_dropout": DRAWS,
+    "random_draws:multihead_attention_with_dropout": DRAWS,
+    "random_draws:stochastic_depth": DRAWS,
+    "random_draws:variational": DRAWS,
+    "twins:unused_and_told_so": BF16,
+    "ways_to_train:loader_with_a_worker": "the loader's workers do not fork, as they would alone",
+}
 
-def factories() -> list[str]:
+
+def factories() -> list[ParameterSet]:
     """Return the places of all factories: the functions that end with what a factory returns."""
-    return [
-        f"clean/{file.stem}:{node.name}"
+    found = [
+        f"{file.stem}:{node.name}"
         for file in sorted(CLEAN.glob("*.py"))
         for node in ast.parse(file.read_text()).body
         if isinstance(node, ast.FunctionDef)
         and isinstance(node.body[-1], ast.Return)
         and isinstance(node.body[-1].value, ast.Tuple)
     ]
+    return [pytest.param(place, marks=_not_yet(place), id=place) for place in found]
+
+
+def _not_yet(place: str) -> list[pytest.MarkDecorator]:
+    return [pytest.mark.xfail(reason=NOT_YET[place])] if place in NOT_YET else []
 
 
 @pytest.mark.parametrize("place", factories())
 def test_healthy_training_passes(place: str, tmp_path: Path) -> None:
-    ended = run(tmp_path / "reports", "--target", target(place), *OPTIONS)
+    ended = run(tmp_path / "reports", "--target", target(f"clean/{place}"), *OPTIONS)
     assert ended.found() == {}
     assert [each.id for each in ended.report.checks if each.outcome == "error"] == []
     assert ended.exit_code == 0

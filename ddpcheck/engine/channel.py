@@ -27,7 +27,8 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
     """The leader's answer to the roll call; seats are in the order of the members.
 
     A member is a process in the order of arrival. Its seat is its rank, or, when the ranks
-    that processes claim are not 0 to WORLD_SIZE - 1, its place in their order.
+    that processes claim clash, its place in their order. Unless the ranks are just 0 to
+    WORLD_SIZE - 1 the run is not ``complete``, and only its launch stage takes place.
     """
 
     run_id: str
@@ -35,6 +36,7 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
     backend: str
     seats: Sequence[int]
     deadline_s: float
+    complete: bool
 
 
 class Decision(msgspec.Struct, frozen=True):

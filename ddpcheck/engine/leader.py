@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from ddpcheck.check import Stage
 from ddpcheck.engine.assembly import build_report
 from ddpcheck.engine.channel import ENDED, Assignment, Channel, Decision, End
 from ddpcheck.engine.entries import Entry, Present, Refused
@@ -58,6 +59,7 @@ class Leader:
         self._entries: dict[int, list[Entry]] = {}
         self._gone: dict[int, str] = {}
         self._absent: list[int] = []
+        self._complete = False
         self._judgements: list[Judgement] = []
 
     def start(self) -> None:
@@ -114,14 +116,16 @@ class Leader:
         }
         run = self._describe(members)
         note_start(run, run_dir)
-        claimed = {member.rank for member in members}
-        self._absent = sorted(set(range(self._who.world_size)) - claimed)
+        claimed = [member.rank for member in members]
+        self._absent = sorted(set(range(self._who.world_size)) - set(claimed))
+        self._complete = sorted(claimed) == list(range(self._who.world_size))
         assignment = Assignment(
             run_id=self._task.run_id,
             run_dir=str(run_dir),
             backend=run.backend,
             seats=seats,
             deadline_s=self._deadline_s,
+            complete=self._complete,
         )
         self._channel.announce("assignment", assignment)
         return run
@@ -150,6 +154,8 @@ class Leader:
         """Gather and judge each stage; return why the user's request is refused, or ''."""
         stop = ""
         for step in self._task.steps:
+            if not self._complete and step.stage is not Stage.LAUNCH:
+                stop = stop or "the processes that came do not make up the job"
             if stop:
                 self._judgements += [not_run(check, stop) for check in step.checks]
                 continue

@@ -126,7 +126,7 @@ class RankWork:
 
     def run(self) -> int:
         """Go through the stages until the end is announced; return the exit code."""
-        for step in self.steps:
+        for step in self._steps_to_take():
             told = [*self._stage(step), Ended(step.stage.value)]
             self.channel.tell(f"{step.stage.value}/{self.seat}", told)
             self.journal.write(told[-1:])
@@ -137,6 +137,10 @@ class RankWork:
         end = self.channel.hear(ENDED, End, LEADER_SLACK_S)
         leave_group()
         return end.exit_code if end else ExitCode.INCOMPLETE
+
+    def _steps_to_take(self) -> list[Step]:
+        complete = self.assignment.complete
+        return [step for step in self.steps if complete or step.stage is Stage.LAUNCH]
 
     def _stage(self, step: Step) -> list[Entry]:
         if step is self.steps[0] and self._needs_target():
