@@ -133,11 +133,10 @@ def _title(small: bool, drifts: bool) -> str:
 
 
 def _fix(facts: Mapping[int, Facts], custom: Sequence[Layer]) -> str:
+    if custom:
+        return f"convert to SyncBatchNorm, but {custom[0].kind} by hand: it would be replaced"
     if facts[min(facts)].device == "cpu":
         return "use a larger batch a rank or GroupNorm; on GPUs, convert to SyncBatchNorm"
-    if custom:
-        lost = f"but {custom[0].kind} would lose its own behaviour: convert that one by hand"
-        return f"SyncBatchNorm.convert_sync_batchnorm(model) before wrapping, {lost}"
     return "model = SyncBatchNorm.convert_sync_batchnorm(model) before wrapping"
 
 

@@ -63,10 +63,9 @@ def probe(ctx: Context) -> Facts:
     for layout in LAYOUTS:
         if reason := reducer.refusal("float32", "SUM", layout):
             refused[layout] = reason
+    layouts = [layout for layout in LAYOUTS if layout not in refused]
     todo = [
-        case
-        for case in cases(ctx.profile)
-        if case.layout not in refused and f"{case.op} {case.dtype}" not in refused
+        case for case in cases(ctx.profile, layouts) if f"{case.op} {case.dtype}" not in refused
     ]
     wrong = [
         Wrong(*case, *found) for case in todo if (found := reducer.first_mismatch(case)) is not None

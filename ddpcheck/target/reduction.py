@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import NamedTuple
 
@@ -39,19 +39,19 @@ class Mismatch(NamedTuple):
     wrong_elements: int
 
 
-def cases(profile: Profile) -> Iterator[Case]:
-    """Yield the cases of a profile.
+def cases(profile: Profile, layouts: Sequence[str] = LAYOUTS) -> Iterator[Case]:
+    """Yield the cases of a profile, in the layouts that the backend takes.
 
-    Small sizes come in every combination. The large one takes the layouts and modes in
-    turn, so that each dtype, op, layout and mode is met; all combinations when full.
+    Every dtype and op comes in every size; the layouts and modes take turns, one a size, so
+    that each dtype and op meets them all. All combinations when full; quick leaves out the
+    large size.
     """
-    yield from (Case(*each) for each in product(DTYPES, OPS, SMALL_SIZES, LAYOUTS, MODES))
-    if profile is Profile.QUICK:
-        return
-    ways = list(product(LAYOUTS, MODES))
+    ways = list(product(layouts, MODES))
+    sizes = SMALL_SIZES if profile is Profile.QUICK else (*SMALL_SIZES, LARGE_SIZE)
     for number, (dtype, op) in enumerate(product(DTYPES, OPS)):
-        chosen = ways if profile is Profile.FULL else [ways[number % len(ways)]]
-        yield from (Case(dtype, op, LARGE_SIZE, *way) for way in chosen)
+        for turn, size in enumerate(sizes, start=number):
+            chosen = ways if profile is Profile.FULL else [ways[turn % len(ways)]]
+            yield from (Case(dtype, op, size, *way) for way in chosen)
 
 
 class Reducer:
