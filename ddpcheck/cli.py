@@ -6,11 +6,15 @@ import argparse
 import os
 import shlex
 import sys
+import traceback
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NoReturn
 
 from ddpcheck import __version__
-from ddpcheck.errors import DdpcheckError, ExitCode
+from ddpcheck.errors import DdpcheckError, ExitCode, UsageError
+
+HIGHEST_PORT = 65535
 
 EPILOG = """\
 exit codes:
@@ -37,11 +41,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         sys.stderr.write("ddpcheck: interrupted\n")
         return int(ExitCode.INTERRUPTED)
+    except Exception:
+        # Python would end with 1, which means findings: a bug must not look like one.
+        traceback.print_exc()
+        sys.stderr.write("ddpcheck: internal error: please report it, with the lines above\n")
+        return int(ExitCode.INTERNAL)
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, whoever reads it, and however many ranks do."""
+
+    def error(self, message: str) -> NoReturn:
+        """End with exit code 2 and one line."""
+        self.exit(ExitCode.USAGE, f"ddpcheck: {message}; see '{self.prog} --help'\n")
 
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser; each option's default comes from its DDPCHECK_ variable."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="ddpcheck",
         description="The preflight and the sanitizer for distributed PyTorch training.",
         epilog=EPILOG,
@@ -75,7 +92,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     add("--report-dir", default="reports", metavar="DIR")
     add("--fail-on", choices=("error", "warning"), default="error")
     add("--format", choices=("text", "json", "markdown"), default="text")
-    add("--deadline", type=float, default=60.0, metavar="SECONDS", help="bound of each probe")
+    add("--deadline", type=seconds, default=60.0, metavar="SECONDS", help="bound of each probe")
 
 
 def _add_train(parser: argparse.ArgumentParser) -> None:
@@ -84,12 +101,12 @@ def _add_train(parser: argparse.ArgumentParser) -> None:
     add("--from", dest="report", default="reports/latest", metavar="REPORT")
     add("--strategy", choices=("ddp",), default="ddp")
     add("--precision", choices=("fp32", "bf16", "fp16"), help="default: as the report recommends")
-    add("--steps", type=int, default=300)
-    add("--global-batch", type=int, default=32, metavar="SEQUENCES")
+    add("--steps", type=positive, default=300)
+    add("--global-batch", type=positive, default=32, metavar="SEQUENCES")
     add("--data", default="", metavar="FILE", help="text to train on; default: Python's own source")
     add("--checkpoint-dir", default="", metavar="DIR", help="default: beside the report")
     add("--backend", choices=("auto", "gloo", "nccl"), default="auto")
-    parser.add_argument("--force", action="store_true", help="train whatever the report says")
+    add("--force", action="store_true", help="train whatever the report says")
 
 
 def _add_report(parser: argparse.ArgumentParser) -> None:
@@ -100,11 +117,11 @@ def _add_report(parser: argparse.ArgumentParser) -> None:
 def _add_launch_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("launch options, as torchrun's; ignored inside a launcher")
     add = _Adder(group)
-    add("--nproc-per-node", type=_positive, metavar="N", help="default: one a GPU, or 2")
-    add("--nnodes", type=_positive, default=1, metavar="N")
-    add("--node-rank", type=int, default=0, metavar="N")
+    add("--nproc-per-node", type=positive, metavar="N", help="default: one a GPU, or 2")
+    add("--nnodes", type=positive, default=1, metavar="N")
+    add("--node-rank", type=natural, default=0, metavar="N")
     add("--master-addr", default="127.0.0.1", metavar="HOST")
-    add("--master-port", type=int, default=29500, metavar="PORT")
+    add("--master-port", type=port, default=29500, metavar="PORT")
     add("--rdzv-backend", default="static", metavar="NAME")
     add("--rdzv-endpoint", default="", metavar="HOST:PORT")
     add("--rdzv-id", default="none", metavar="ID")
@@ -118,28 +135,65 @@ class _Adder:
 
     def __call__(self, flag: str, **settings: Any) -> None:
         variable = "DDPCHECK_" + flag.strip("-").replace("-", "_").upper()
-        if variable in os.environ:
+        given = os.environ.get(variable)
+        if given:
             # A text default goes through the option's type, as if it stood on the line.
-            settings["default"] = os.environ[variable]
+            settings["default"] = given
         action = self._parser.add_argument(flag, **settings)
-        choices = settings.get("choices")
-        if choices and action.default is not None and action.default not in choices:
-            raise SystemExit(_bad_variable(variable, action.default, choices))
+        if given and action.choices and given not in action.choices:
+            # Told only by the command that has the option: see ``_check_variables``.
+            action.default = BadVariable(variable, given, tuple(action.choices))
 
 
-def _bad_variable(variable: str, value: str, choices: Sequence[str]) -> int:
-    sys.stderr.write(f"ddpcheck: {variable} is '{value}'; choose from {', '.join(choices)}\n")
-    return ExitCode.USAGE
+@dataclass(frozen=True)
+class BadVariable:
+    """The value of a DDPCHECK_ variable that its option does not take."""
+
+    name: str
+    value: str
+    choices: tuple[str, ...]
 
 
-def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
+def _check_variables(options: argparse.Namespace) -> None:
+    for bad in vars(options).values():
+        if isinstance(bad, BadVariable):
+            choices = ", ".join(bad.choices)
+            raise UsageError(f"{bad.name} is '{bad.value}'; choose from {choices}")
+
+
+def positive(text: str) -> int:
+    """Return a whole number of 1 or more."""
+    return _at_least(int(text), 1)
+
+
+def natural(text: str) -> int:
+    """Return a whole number of 0 or more."""
+    return _at_least(int(text), 0)
+
+
+def port(text: str) -> int:
+    """Return a TCP port; 0 lets the system choose."""
+    if natural(text) > HIGHEST_PORT:
+        raise ValueError(text)
+    return int(text)
+
+
+def seconds(text: str) -> float:
+    """Return a time in seconds, more than 0."""
+    value = float(text)
+    if not 0 < value < float("inf"):
         raise ValueError(text)
     return value
 
 
+def _at_least(value: int, lowest: int) -> int:
+    if value < lowest:
+        raise ValueError(value)
+    return value
+
+
 def _dispatch(options: argparse.Namespace, argv: Sequence[str]) -> int:
+    _check_variables(options)
     from ddpcheck import commands
 
     if options.name == "run":

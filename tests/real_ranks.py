@@ -13,6 +13,7 @@ import multiprocessing
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -102,6 +103,13 @@ def command(report_dir: Path, *words: str, **environment: str) -> Ended:
     )
     took_s = time.monotonic() - began
     return Ended((done.returncode,), done.stdout, done.stderr, took_s, report_dir)
+
+
+def free_port() -> int:
+    """Return a TCP port that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+    return port
 
 
 def by_hand(rank: int, world_size: int, port: int) -> dict[str, str]:

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 from _pytest.mark import ParameterSet
-from real_ranks import Ended, by_hand, command, run, run_by_hand, run_under_torchrun
+from real_ranks import Ended, by_hand, command, free_port, run, run_by_hand, run_under_torchrun
 
 ONE = "gradients/step-raised"
-# A port that nobody uses: these commands end before they would.
-PORT = 29999
+# These commands end before they would use it.
+PORT = 29500
 
 IMPORTS = "from torch import nn, optim, zeros\n"
 MEAN = "lambda m, b: m(b).mean()"
@@ -47,7 +47,6 @@ TARGETS = {
     ),
 }
 
-
 USAGE = pytest.mark.xfail(reason="argparse prints its whole usage first, once a rank")
 DEADLINE = pytest.mark.xfail(reason="any number is taken for a deadline")
 NOT_YET = {
@@ -61,13 +60,9 @@ def _maybe_not_yet(name: str) -> ParameterSet:
     return pytest.param(name, marks=marks, id=name)
 
 
-def assert_refused(ended: Ended, words: Sequence[str] = ()) -> None:
+def assert_refused(ended: Ended, words: Sequence[str]) -> None:
     """Exit code 2, one line in ddpcheck's name, no stack, no report directory."""
     assert set(ended.exit_codes) == {2}
-    assert_one_line(ended, words)
-
-
-def assert_one_line(ended: Ended, words: Sequence[str]) -> None:
     (line,) = ended.own_lines
     assert [word for word in words if word not in line] == []
     assert "Traceback" not in ended.stderr
@@ -97,7 +92,6 @@ def test_target_that_cannot_be_used(name: str, tmp_path: Path) -> None:
         ("absent.py:main", ["there is no file absent.py"]),
         ("no_such_package.targets:main", ["No module named 'no_such_package'"]),
         ("resnet50", ["minigpt", "convnet", "MODULE:FACTORY"]),
-        ("", ["MODULE:FACTORY"]),
     ],
 )
 def test_target_that_is_not_there(spec: str, words: Sequence[str], tmp_path: Path) -> None:
@@ -106,7 +100,8 @@ def test_target_that_is_not_there(spec: str, words: Sequence[str], tmp_path: Pat
 
 
 def test_bad_target_under_a_launcher_is_told_once(tmp_path: Path) -> None:
-    ranks = [by_hand(rank, 2, PORT - 1) for rank in range(2)]
+    port = free_port()
+    ranks = [by_hand(rank, 2, port) for rank in range(2)]
     ended = run_by_hand(tmp_path / "reports", ranks, "--target", "absent.py:main")
     assert_refused(ended, ["there is no file absent.py"])
     assert ended.stderr.splitlines() == ended.own_lines
@@ -126,11 +121,13 @@ def test_report_directory_that_cannot_be_made(tmp_path: Path) -> None:
     assert_refused(ended, ["--report-dir", "Not a directory"])
 
 
-@pytest.mark.xfail(reason="the ranks wait for an assignment that does not come")
+# Not strict: which rank finds the store gone is a matter of luck.
+@pytest.mark.xfail(reason="ranks wait for an assignment that does not come", strict=False)
 def test_report_directory_that_cannot_be_made_under_a_launcher(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    ranks = [by_hand(rank, 2, PORT - 2) for rank in range(2)]
-    options = ("--select", ONE, "--deadline", "5")
+    port = free_port()
+    ranks = [by_hand(rank, 2, port) for rank in range(2)]
+    options = ("--select", ONE, "--deadline", "2")
     ended = run_by_hand(tmp_path / "file" / "reports", ranks, *options)
     assert_refused(ended, ["--report-dir", "Not a directory"])
 

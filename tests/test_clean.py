@@ -8,8 +8,10 @@ from _pytest.mark import ParameterSet
 from real_ranks import run, target
 
 CLEAN = Path(__file__).parent / "clean"
-# Comparing reductions takes longer than all else, and has nothing to do with the target.
-OPTIONS = ("--skip", "collectives/wrong-allreduce", "--fail-on", "warning")
+# Comparing reductions has nothing to do with the target. Timing steps has, but on a busy
+# machine the parts of a step do not add up, and it says so.
+SKIPPED = "collectives/wrong-allreduce,performance/exposed-communication"
+OPTIONS = ("--skip", SKIPPED, "--fail-on", "warning", "--deadline", "10")
 
 # False alarms that are known; a line goes when its alarm does.
 DRAWS = "a loss that draws random numbers is taken for a wrong gradient"
@@ -42,9 +44,15 @@ def factories() -> list[ParameterSet]:
         for node in ast.parse(file.read_text()).body
         if isinstance(node, ast.FunctionDef)
         and isinstance(node.body[-1], ast.Return)
-        and isinstance(node.body[-1].value, ast.Tuple)
+        and _is_target(node.body[-1].value)
     ]
     return [pytest.param(place, marks=_not_yet(place), id=place) for place in found]
+
+
+def _is_target(value: ast.expr | None) -> bool:
+    return isinstance(value, ast.Tuple) or (
+        isinstance(value, ast.Call) and ast.unparse(value.func) == "Target"
+    )
 
 
 def _not_yet(place: str) -> list[pytest.MarkDecorator]:

@@ -1,13 +1,12 @@
 """Each deliberate breakage in ``faults`` is found on real ranks, and only it."""
 
-import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from _pytest.mark import ParameterSet
-from real_ranks import Ended, by_hand, run, run_by_hand, run_under_torchrun, target
+from real_ranks import Ended, by_hand, free_port, run, run_by_hand, run_under_torchrun, target
 
 from ddpcheck.errors import ExitCode
 from ddpcheck.finding import Finding
@@ -223,7 +222,7 @@ def test_rank_that_dies_under_torchrun_leaves_a_report(tmp_path: Path) -> None:
 
 
 def test_rank_that_sleeps_is_stalled_and_shows_where(tmp_path: Path) -> None:
-    ended = rehearse(tmp_path, "sleeps_in_second_step:offline", "--deadline", "4")
+    ended = rehearse(tmp_path, "sleeps_in_second_step:offline", "--deadline", "3")
     assert ended.exit_code == ExitCode.INCOMPLETE
     victim, culprit = ended.report.ranks
     assert (culprit.outcome, victim.outcome) == (RankOutcome.STALLED, RankOutcome.OK)
@@ -238,8 +237,7 @@ HEALTHY = ("--target", target("clean/ways_to_train:subclass"), "--select", "laun
 
 def start(tmp_path: Path, ids: Sequence[tuple[int, int]], *options: str) -> Ended:
     """Start a process by hand for each pair of RANK and WORLD_SIZE."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
+    port = free_port()
     environments = [by_hand(rank, world_size, port) for rank, world_size in ids]
     return run_by_hand(tmp_path / "reports", environments, *HEALTHY, *options)
 
@@ -264,7 +262,7 @@ def test_processes_started_by_hand_are_ranks(tmp_path: Path) -> None:
 def test_ranks_that_do_not_fit_together_are_named(
     ids: Sequence[tuple[int, int]], ranks: tuple[int, ...], words: Sequence[str], tmp_path: Path
 ) -> None:
-    ended = start(tmp_path, ids, "--deadline", "2")
+    ended = start(tmp_path, ids, "--deadline", "3")
     assert ended.found() == {RANKS: "error"}
     finding = the_finding(ended, RANKS)
     assert finding.ranks == ranks

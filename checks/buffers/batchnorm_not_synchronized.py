@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -29,9 +30,9 @@ if TYPE_CHECKING:
 # Error grows fast below this many samples a normalizer. Source: Wu and He, Group
 # Normalization (2018), figure 1: about 1 % at 8, 3 % at 4, 8 % at 2 samples.
 SMALL_BATCH_SAMPLES = 8
-# Means of n independent values differ between ranks by about 1/sqrt(n) deviations. Beyond four
-# times that, and a tenth of a deviation, the ranks see different distributions.
-SPREAD_SIGMAS = 4.0
+# Means of n independent values differ between ranks by about 1/sqrt(n) deviations. Beyond the
+# usual range and two of those, and a tenth of a deviation, the ranks see different distributions.
+SPREAD_SIGMAS = 2.0
 SPREAD_LIMIT_DEVIATIONS = 0.1
 
 
@@ -65,24 +66,20 @@ class Observer:
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:
     """Return what the evidence carries: an impossible conversion, noise, or drift."""
     first = facts[min(facts)]
-    found: list[Finding] = []
     on_cpu = [layer.name for layer in first.layers if layer.synchronized and first.device == "cpu"]
-    if on_cpu:
-        found.append(_sync_on_cpu(on_cpu, tuple(sorted(facts))))
-    custom = [layer for layer in first.layers if layer.custom]
-    plain = [layer for layer in first.layers if not layer.synchronized and layer.samples]
-    if plain and len(facts) > 1:
-        found.append(_unsynchronized(facts, plain, custom))
-    return found
+    plain = any(map(_plain, facts.values())) and len(facts) > 1
+    return [
+        *([_sync_on_cpu(on_cpu, tuple(sorted(facts)))] if on_cpu else []),
+        *([_unsynchronized(facts)] if plain else []),
+    ]
 
 
 def summarize(facts: Mapping[int, Facts]) -> str:
     """Return how many layers there are, and how many are converted."""
     layers = facts[min(facts)].layers
-    if not layers:
-        return "the target has no BatchNorm layer"
     converted = sum(layer.synchronized for layer in layers)
-    return f"{len(layers)} BatchNorm layers, {converted} of them SyncBatchNorm"
+    counted = f"{len(layers)} BatchNorm layers, {converted} of them SyncBatchNorm"
+    return counted if layers else "the target has no BatchNorm layer"
 
 
 def recommend(facts: Mapping[int, Facts]) -> dict[str, Recommendation]:
@@ -90,51 +87,55 @@ def recommend(facts: Mapping[int, Facts]) -> dict[str, Recommendation]:
     first = facts[min(facts)]
     if not first.layers:
         return {"sync_batchnorm": Recommendation(False, "the target has no BatchNorm layer")}
-    samples = min(_samples(fact) for fact in facts.values())
-    wanted = first.device != "cpu" and samples < SMALL_BATCH_SAMPLES
-    reason = f"each rank's batch has {samples} samples a BatchNorm layer" + (
-        "; SyncBatchNorm does not work on the CPU" if first.device == "cpu" else ""
-    )
+    seen = [layer.samples for fact in facts.values() for layer in fact.layers if layer.samples]
+    if len(facts) == 1 or not seen:
+        return {"sync_batchnorm": Recommendation(False, "one rank, or only frozen layers")}
+    wanted = first.device != "cpu" and min(seen) < SMALL_BATCH_SAMPLES
+    but = "; SyncBatchNorm does not work on the CPU" if first.device == "cpu" else ""
+    reason = f"each rank's batch has {min(seen)} samples a BatchNorm layer{but}"
     return {"sync_batchnorm": Recommendation(wanted, reason)}
 
 
-def _unsynchronized(
-    facts: Mapping[int, Facts], plain: Sequence[Layer], custom: Sequence[Layer]
-) -> Finding:
-    samples = {rank: _samples(fact) for rank, fact in facts.items()}
+def _plain(fact: Facts) -> list[Layer]:
+    # A layer that is frozen, or that this rank's step did not reach, saw no batch at all.
+    return [layer for layer in fact.layers if not layer.synchronized and layer.samples]
+
+
+def _unsynchronized(facts: Mapping[int, Facts]) -> Finding:
+    plain = {rank: layers for rank, fact in facts.items() if (layers := _plain(fact))}
+    samples = {rank: min(layer.samples for layer in layers) for rank, layers in plain.items()}
     small = tuple(rank for rank in sorted(samples) if samples[rank] < SMALL_BATCH_SAMPLES)
-    seen = [layer for fact in facts.values() for layer in fact.layers if layer.samples]
-    spreads = {one.name: spread([own for own in seen if own.name == one.name]) for one in plain}
-    widest = max(plain, key=lambda layer: spreads[layer.name])
-    noise = SPREAD_SIGMAS / math.sqrt(widest.samples)
-    drifts = spreads[widest.name] > max(noise, SPREAD_LIMIT_DEVIATIONS)
+    by_name: dict[str, list[Layer]] = {}
+    for layer in chain.from_iterable(plain.values()):
+        by_name.setdefault(layer.name, []).append(layer)
+    spreads = {name: spread(ranks) for name, ranks in by_name.items()}
+    widest = max(spreads, key=lambda name: spreads[name])
+    limit = _limit(len(facts), min(layer.samples for layer in by_name[widest]))
+    drifts = spreads[widest] > limit
+    custom = [ranks[0].kind for ranks in by_name.values() if ranks[0].custom]
     return Finding(
-        title=_title(bool(small), drifts),
-        message=f"{len(plain)} layers, first {plain[0].name}; {min(samples.values())} samples a rank "
-        f"(small below {SMALL_BATCH_SAMPLES}); means of {widest.name} differ by "
-        f"{spreads[widest.name]:.2f} deviations between ranks (limit {noise:.2f})",
+        title="BatchNorm sees too few samples a rank"
+        if small
+        else f"BatchNorm {'statistics differ' if drifts else 'is not synchronized'}",
+        message=f"{len(by_name)} layers, first {next(iter(by_name))}; {min(samples.values())} "
+        f"samples a rank (small below {SMALL_BATCH_SAMPLES}); means of {widest} differ by "
+        f"{spreads[widest]:.2f} deviations between ranks (limit {limit:.2f})",
         fix=_fix(facts, custom),
         ranks=small or tuple(sorted(facts)),
         severity=Severity.WARNING if small or drifts else Severity.INFO,
         confidence=Confidence.HIGH if small else Confidence.MEDIUM,
-        evidence={"layers": [layer.name for layer in plain], "custom": [c.kind for c in custom]},
+        evidence={"layers": list(by_name), "custom": custom},
     )
 
 
-def _samples(fact: Facts) -> int:
-    # A layer that is frozen, or that this step did not reach, saw no batch at all.
-    return min((layer.samples for layer in fact.layers if layer.samples), default=0)
+def _limit(ranks: int, samples: int) -> float:
+    sigmas = SPREAD_SIGMAS + 2 * math.sqrt(2 * math.log(ranks))  # of a range of normal values
+    return max(SPREAD_LIMIT_DEVIATIONS, sigmas / math.sqrt(samples))
 
 
-def _title(small: bool, drifts: bool) -> str:
-    if small:
-        return "BatchNorm sees too few samples a rank"
-    return "BatchNorm statistics differ" if drifts else "BatchNorm is not synchronized"
-
-
-def _fix(facts: Mapping[int, Facts], custom: Sequence[Layer]) -> str:
+def _fix(facts: Mapping[int, Facts], custom: Sequence[str]) -> str:
     if custom:
-        return f"convert to SyncBatchNorm, but {custom[0].kind} by hand: it would be replaced"
+        return f"convert to SyncBatchNorm, but {custom[0]} by hand: it would be replaced"
     if facts[min(facts)].device == "cpu":
         return "use a larger batch a rank or GroupNorm; on GPUs, convert to SyncBatchNorm"
     return "model = SyncBatchNorm.convert_sync_batchnorm(model) before wrapping"

@@ -55,8 +55,12 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
 
 def summarize(facts: Mapping[int, Facts]) -> str:
     """Return how long joining took on the slowest rank."""
+    joined = [fact for fact in facts.values() if not fact.error]
     slowest = max(facts.values(), key=lambda fact: fact.duration_s)
-    return f"{len(facts)} ranks joined one {slowest.backend} group in {slowest.duration_s:.1f} s"
+    of = "" if len(joined) == len(facts) else f" of {len(facts)}"
+    return (
+        f"{len(joined)}{of} ranks joined one {slowest.backend} group in {slowest.duration_s:.1f} s"
+    )
 
 
 def recommend(facts: Mapping[int, Facts]) -> dict[str, Recommendation]:

@@ -118,6 +118,8 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
 def summarize(facts: Mapping[int, Facts]) -> str:
     """Return how much was looked at."""
     fact = next(iter(facts.values()))
+    if any(each.misplaced or each.contexts_elsewhere for each in facts.values()):
+        return f"{fact.looked_at} tensors of the training were looked at"
     return f"{fact.looked_at} tensors of the training are on their rank's device"
 
 

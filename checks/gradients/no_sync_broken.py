@@ -12,6 +12,7 @@ What to do
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import msgspec
@@ -23,6 +24,8 @@ from ddpcheck.measures.sketch import Sketch, first_difference, relative_differen
 # Inside no_sync the gradient is this rank's own, from the same operations as without DDP:
 # equal but for the order of sums. Another rank's data changes it by far more.
 OWN_RELATIVE = 1e-3
+# A gradient this small beside the whole is rounding noise, such as that of a key's bias.
+NEGLIGIBLE_RELATIVE = 1e-4
 # After the synchronization all ranks hold the result of one reduction.
 SYNCED_RELATIVE = 1e-3
 
@@ -38,13 +41,14 @@ class Facts(msgspec.Struct, frozen=True):
 def probe(ctx: Context) -> Facts:
     """Accumulate one backward inside ``no_sync`` and one after it."""
     from ddpcheck.target.live import moved
-    from ddpcheck.target.reference import first_slice, gradient, steady
+    from ddpcheck.target.reference import first_slice, gradient, rehearse_loss, steady
     from ddpcheck.target.sketch import sketch_all
 
     live = ctx.require_target()
     if live.ddp is None:
         raise Skip("the target is not wrapped in DistributedDataParallel")
     batch = moved(first_slice(live), live.device)
+    rehearse_loss(live, batch)
     live.ddp.zero_grad(set_to_none=True)
     with steady(live.ddp):
         with live.ddp.no_sync():
@@ -68,17 +72,7 @@ def summarize(facts: Mapping[int, Facts]) -> str:
 
 
 def _synced_inside(facts: Mapping[int, Facts]) -> list[Finding]:
-    apart = {
-        rank: max(
-            (
-                relative_difference(fact.local[name], fact.inside[name])
-                for name in fact.local
-                if name in fact.inside
-            ),
-            default=0.0,
-        )
-        for rank, fact in facts.items()
-    }
+    apart = {rank: _farthest(fact) for rank, fact in facts.items()}
     bad = tuple(rank for rank in sorted(apart) if apart[rank] > OWN_RELATIVE)
     if not bad:
         return []
@@ -92,6 +86,19 @@ def _synced_inside(facts: Mapping[int, Facts]) -> list[Finding]:
             severity=Severity.WARNING,
         )
     ]
+
+
+def _farthest(fact: Facts) -> float:
+    """Return how far a gradient inside no_sync is from the rank's own, at most."""
+    whole = math.hypot(*(own.norm for own in fact.local.values()))
+    counted = {
+        name: own for name, own in fact.local.items() if not own.norm < whole * NEGLIGIBLE_RELATIVE
+    }
+    apart = [
+        relative_difference(own, fact.inside[name]) if name in fact.inside else 2.0
+        for name, own in counted.items()
+    ]
+    return max(apart, default=0.0)
 
 
 def _unsynced_after(facts: Mapping[int, Facts]) -> list[Finding]:

@@ -103,15 +103,18 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
     if before:
         return [_finding(facts, before, "parameters differ before the first step", "parameter")]
     after = first_difference({rank: fact.after for rank, fact in facts.items()})
-    if not after:
-        return []
-    for step in range(min(len(fact.gradients) for fact in facts.values())):
+    if not after or len({fact.steps for fact in facts.values()}) > 1:
+        return []  # a rank that stopped in another step is elsewhere: gradients/step-raised
+    compared = min(len(fact.gradients) for fact in facts.values())
+    for step in range(compared):
         cause = first_difference({rank: fact.gradients[step] for rank, fact in facts.items()})
         if cause:
             title = f"gradients of step {step} are not synchronized"
             return [_finding(facts, cause, title, "gradient of")]
     steps = max(fact.steps for fact in facts.values())
-    title = f"parameters differ after {steps} steps, though gradients were equal"
+    seen = any(gradients for fact in facts.values() for gradients in fact.gradients)
+    though = ", though gradients were equal" if seen else ""
+    title = f"parameters differ after {steps} steps{though}"
     return [_finding(facts, after, title, "parameter")]
 
 

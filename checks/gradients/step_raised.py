@@ -19,7 +19,7 @@ from collections.abc import Mapping
 import msgspec
 
 from ddpcheck.check import Context
-from ddpcheck.finding import Confidence, Finding, Location, Severity
+from ddpcheck.finding import Confidence, Finding, Location
 
 # What a rank says whose peer has gone: it is a victim. Seen with gloo and NCCL in torch 2.11
 # and 2.13; texts of third_party/gloo transport/tcp/pair.cc and of ProcessGroupNCCL.cpp.
@@ -31,6 +31,11 @@ VICTIM_WORDS = (
     "Timed out waiting",
     "process group has been destroyed",
     "NCCL communicator was aborted",
+    "Application timeout caused pair closure",
+    "Connection was likely closed",
+    "Socket Timeout",
+    "Operation timed out",
+    "closed the connection",
 )
 
 
@@ -89,10 +94,9 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
             fix="mend the line that raised, and run again; 'ddpcheck explain' has more"
             if culprits
             else "look for the rank that went first: one that was lost, or raised",
-            ranks=same,
+            # Who only lost a peer has done nothing wrong; who told nothing may have.
+            ranks=same if culprits else _silent(facts),
             location=fact.location,
-            # These ranks have done nothing wrong, as far as they can tell.
-            severity=Severity.ERROR if culprits else Severity.INFO,
             confidence=Confidence.HIGH if culprits else Confidence.LOW,
             evidence={"errors": {str(rank): each.error for rank, each in raised.items()}},
         )
@@ -102,6 +106,10 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
 def summarize(facts: Mapping[int, Facts]) -> str:
     """Return how many steps all ranks came through."""
     return f"{min(fact.steps for fact in facts.values())} training steps on every rank"
+
+
+def _silent(facts: Mapping[int, Facts]) -> tuple[int, ...]:
+    return tuple(sorted(set(range(max(facts))) - set(facts)))
 
 
 def _kind(fact: Facts) -> str:

@@ -91,7 +91,7 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
     if not bad:
         return []
     names = list(dict.fromkeys(name for unused in bad.values() for name in unused))
-    everywhere = len(set(bad.values())) == 1 and len(bad) == len(facts)
+    everywhere = len({frozenset(each) for each in bad.values()}) == 1 and len(bad) == len(facts)
     return [
         Finding(
             title="parameters get no gradient" + ("" if everywhere else " on some ranks"),
@@ -107,8 +107,9 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
 
 def summarize(facts: Mapping[int, Facts]) -> str:
     """Return how many parameters were seen with a gradient."""
-    fact = next(iter(facts.values()))
-    return f"all {fact.parameters} parameters get a gradient" if not fact.unused else ""
+    unused = {name for fact in facts.values() for name in fact.unused}
+    count = next(iter(facts.values())).parameters
+    return f"all {count} parameters get a gradient" if not unused else ""
 
 
 def recommend(facts: Mapping[int, Facts]) -> dict[str, Recommendation]:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
@@ -27,7 +26,7 @@ from ddpcheck.measures.sketch import Sketch, mean_projection, minority
 # terms in float32 (eps 1.2e-7) stay below 1e-4, as the built-in targets show. A rank that is
 # left out of eight changes a gradient by about 1e-1.
 BOUND_RELATIVE = 1e-3
-# In half precision each operation rounds at eps: allow for some dozen in a row.
+# In half precision each operation rounds at eps: allow for a dozen in a row.
 BOUND_ROUNDING_UNITS = 16.0
 # A gradient this small beside the whole is rounding noise, such as that of a key's bias.
 NEGLIGIBLE_RELATIVE = 1e-4
@@ -36,14 +35,15 @@ NEGLIGIBLE_RELATIVE = 1e-4
 class Facts(msgspec.Struct, frozen=True):
     """Gradients by parameter name.
 
-    ``reference`` is rank 0's alone: the norm of each float64 gradient, and DDP's distance.
+    ``reference`` is rank 0's alone: the norm of each float64 gradient and DDP's distance to
+    it, or why it could not be computed.
     """
 
     parameters: str
     unit: float
     local: dict[str, Sketch]
     synced: dict[str, Sketch]
-    reference: dict[str, tuple[float, float]] | None = None
+    reference: dict[str, tuple[float, float]] | str | None = None
 
 
 def probe(ctx: Context) -> Facts:
@@ -58,21 +58,20 @@ def probe(ctx: Context) -> Facts:
     if live.ddp is None or ctx.store is None:
         raise Skip("the target is not wrapped in DistributedDataParallel")
     piece = reference.first_slice(live)
+    placed = moved(piece, live.device)
+    reference.rehearse_loss(live, placed)
     ctx.store.set(f"slice/{ctx.rank}", reference.to_text(piece))
     with reference.steady(live.ddp):
         # First, because DDP's forward makes the buffers of rank 0 everyone's.
-        synced = reference.gradient(live.ddp, live.loss, moved(piece, live.device))
-        local = reference.gradient(live.module, live.loss, moved(piece, live.device))
-    slices: list[Any] = []
-    if ctx.rank == 0:
-        blobs = [ctx.store.get(f"slice/{rank}") for rank in range(ctx.world_size)]
-        slices = [reference.from_text(blob) for blob in blobs]
+        synced = reference.gradient(live.ddp, live.loss, placed, of=live.module)
+        local = reference.gradient(live.module, live.loss, placed)
+    texts = [ctx.store.get(f"slice/{rank}") for rank in range(ctx.world_size) if not ctx.rank]
     return Facts(
         parameters=digest_of(list(sketch_all(live.module.named_parameters()).values())),
-        unit=max(torch.finfo(each.dtype).eps for each in synced.values()),
+        unit=max((torch.finfo(each.dtype).eps for each in synced.values()), default=0.0),
         local=sketch_all(local.items()),
         synced=sketch_all(synced.items()),
-        reference=reference.distances(live, slices, synced) if slices else None,
+        reference=reference.compare(live, piece, texts, synced) if texts else None,
     )
 
 
@@ -81,34 +80,39 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
 
     Silent when the parameters themselves differ: gradients/replicas-differ says so.
     """
-    told = next((fact.reference for fact in facts.values() if fact.reference), None)
-    if told is None or len({fact.parameters for fact in facts.values()}) > 1:
+    told = next((fact.reference for fact in facts.values() if fact.reference is not None), "")
+    if len({fact.parameters for fact in facts.values()}) > 1:
         return []
-    bound = _bound(facts)
+    if isinstance(told, str):
+        return [_unreferenced(told)]
+    bound = max(BOUND_RELATIVE, BOUND_ROUNDING_UNITS * max(f.unit for f in facts.values()))
     whole = math.sqrt(sum(norm**2 for norm, _ in told.values()))
-    relative = {
-        name: distance / max(norm, NEGLIGIBLE_RELATIVE * whole)
-        for name, (norm, distance) in told.items()
-        if whole
-    }
+    if not whole or not math.isfinite(whole):
+        return []  # one process has no gradient, or no number, either
+    least = NEGLIGIBLE_RELATIVE * whole
+    relative = {name: apart / max(norm, least) for name, (norm, apart) in told.items()}
     wrong = [name for name, value in relative.items() if not value <= bound]
-    if not wrong:
-        return []
-    return [_finding(facts, wrong, relative[wrong[0]], bound)]
+    return [_finding(facts, wrong, relative[wrong[0]], bound) for _ in wrong[:1]]
 
 
 def summarize(facts: Mapping[int, Facts]) -> str:
     """Return how close the gradients are."""
-    told = next((fact.reference for fact in facts.values() if fact.reference), None)
-    if not told:
-        return ""
+    told = next((fact.reference for fact in facts.values() if fact.reference), "")
+    if isinstance(told, str):
+        return told
     whole = math.sqrt(sum(norm**2 for norm, _ in told.values()))
     apart = math.sqrt(sum(distance**2 for _, distance in told.values()))
     return f"DDP's gradient is {apart / whole if whole else 0:.0e} from one process in float64"
 
 
-def _bound(facts: Mapping[int, Facts]) -> float:
-    return max(BOUND_RELATIVE, BOUND_ROUNDING_UNITS * max(fact.unit for fact in facts.values()))
+def _unreferenced(reason: str) -> Finding:
+    return Finding(
+        title="the gradient was not compared with one process",
+        message=reason or "rank 0, which computes the reference, told nothing",
+        fix="none is needed where the target is meant to be so",
+        ranks=(),
+        severity=Severity.INFO,
+    )
 
 
 def _finding(
@@ -116,9 +120,7 @@ def _finding(
 ) -> Finding:
     name = wrong[0]
     averaged = _is_average(facts, name, bound)
-    odd = minority(
-        {rank: fact.synced[name].digest for rank, fact in facts.items() if name in fact.synced}
-    )
+    odd = minority({r: f.synced[name].digest for r, f in facts.items() if name in f.synced})
     return Finding(
         title="the loss weights ranks, not samples"
         if averaged
@@ -136,9 +138,13 @@ def _finding(
 
 
 def _is_average(facts: Mapping[int, Facts], name: str, bound: float) -> bool:
-    if any(name not in fact.local or name not in fact.synced for fact in facts.values()):
+    own = [fact.local[name] for fact in facts.values() if name in fact.local]
+    held = [fact.synced[name] for fact in facts.values() if name in fact.synced]
+    if len(own) < len(facts) or len(held) < len(facts):
         return False
-    mean = mean_projection([fact.local[name] for fact in facts.values()])
-    held = next(iter(facts.values())).synced[name]
-    apart = math.dist(mean, held.projections) / math.sqrt(len(mean))
-    return apart <= bound * max(held.norm, *(fact.local[name].norm for fact in facts.values()))
+    if len(facts) <= max(facts):
+        return True  # a rank told nothing: the others' average proves nothing
+    mean = mean_projection(own)
+    apart = math.dist(mean, held[0].projections) / math.sqrt(len(mean))
+    scale = max(held[0].norm, *(each.norm for each in own))
+    return math.isfinite(scale) and apart <= bound * scale

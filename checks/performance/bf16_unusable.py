@@ -38,8 +38,8 @@ class Facts(msgspec.Struct, frozen=True):
 
     @property
     def relative(self) -> float:
-        """Return how far the bfloat16 loss is off; infinite when it is not a number."""
-        if self.loss_bf16 is None:
+        """Return how far the bfloat16 loss is off; infinite when either is not a number."""
+        if self.loss_bf16 is None or not math.isfinite(self.loss):
             return math.inf
         return abs(self.loss_bf16 - self.loss) / max(abs(self.loss), 1e-12)
 
@@ -61,7 +61,9 @@ def probe(ctx: Context) -> Facts:
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:
     """Return a finding when bfloat16 is wrong somewhere; that it is slow is no finding."""
-    bad = tuple(rank for rank in sorted(facts) if facts[rank].relative > LOSS_RELATIVE)
+    # A loss that is not a number in float32 says nothing of bfloat16.
+    known = [rank for rank in sorted(facts) if math.isfinite(facts[rank].loss)]
+    bad = tuple(rank for rank in known if facts[rank].relative > LOSS_RELATIVE)
     if not bad:
         return []
     fact = facts[bad[0]]

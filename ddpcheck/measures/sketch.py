@@ -29,12 +29,15 @@ def relative_difference(one: Sketch, other: Sketch) -> float:
     """
     if one.digest == other.digest:
         return 0.0
-    scale = max(one.norm, other.norm)
-    if not math.isfinite(scale):
+    if not (math.isfinite(one.norm) and math.isfinite(other.norm)):
         return 2.0
-    squares = [(a - b) ** 2 for a, b in zip(one.projections, other.projections, strict=True)]
-    apart = max(math.sqrt(sum(squares) / len(squares)), abs(one.norm - other.norm))
-    return min(2.0, apart / scale) if scale else 0.0
+    scale = max(one.norm, other.norm)
+    if not scale:
+        return 0.0
+    pairs = zip(one.projections, other.projections, strict=True)
+    parts = [a / scale - b / scale for a, b in pairs]
+    apart = math.hypot(*parts) / math.sqrt(len(parts))
+    return min(2.0, max(apart, abs(one.norm - other.norm) / scale))
 
 
 def mean_projection(sketches: Sequence[Sketch]) -> tuple[float, ...]:
@@ -49,6 +52,8 @@ def minority(values: Mapping[int, str]) -> tuple[int, ...]:
     In a tie the value of the lowest rank counts as the common one; when no two ranks agree,
     every rank is returned.
     """
+    if not values:
+        return ()
     counts = Counter(values[rank] for rank in sorted(values))
     common, number = counts.most_common(1)[0]
     if number == 1 and len(counts) > TIE_OF_TWO:

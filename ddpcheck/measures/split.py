@@ -48,7 +48,9 @@ class StepSplit(msgspec.Struct, frozen=True, kw_only=True):
             "exposed comm": self.exposed_comm_s,
             "optimizer": self.optimizer_s,
         }
-        return {name: part_s / self.step_s for name, part_s in parts.items()}
+        return {
+            name: part_s / self.step_s if self.step_s else 0.0 for name, part_s in parts.items()
+        }
 
 
 class Kernels(msgspec.Struct, frozen=True, kw_only=True):

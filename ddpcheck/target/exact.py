@@ -14,11 +14,11 @@ import torch
 # are rotates with the position, so that each rank counts somewhere.
 SUM_RANKS = 8
 PRODUCT_RANKS = 3
-# Distinct values for the extremes; ranks beyond repeat them.
+# Distinct values for the extremes.
 EXTREME_RANKS = 61
 HIGHEST_TERM = 13
-# All values depend on the position through its remainders by 3, 13, 59 and the world size.
-PERIOD = 3 * 13 * 59
+# All values depend on the position through its remainders by 5, 13, 59 and the world size.
+PERIOD = 5 * 13 * 59
 
 
 def inputs_of(op: str) -> str:
@@ -35,7 +35,8 @@ def contribution(op: str, rank: int, world_size: int, size: int) -> torch.Tensor
     elif op == "PRODUCT":
         values = torch.where(turn < PRODUCT_RANKS, _factor(turn, place), 1)
     else:
-        values = _base(place) + turn % EXTREME_RANKS
+        # Ranks beyond hold a value in the middle: the extremes stay one rank's alone.
+        values = _base(place) + torch.where(turn < EXTREME_RANKS, turn, EXTREME_RANKS // 2)
     return _repeated(values, size)
 
 
@@ -45,7 +46,7 @@ def expected(op: str, world_size: int, size: int) -> torch.Tensor:
     if inputs_of(op) == "sum":
         terms = [_term(torch.tensor(k), place) for k in range(min(SUM_RANKS, world_size))]
         total = _repeated(torch.stack(terms).sum(dim=0), size)
-        return total / world_size if op == "AVG" else total
+        return total.double() / world_size if op == "AVG" else total
     if op == "PRODUCT":
         factors = [_factor(torch.tensor(k), place) for k in range(min(PRODUCT_RANKS, world_size))]
         return _repeated(torch.stack(factors).prod(dim=0), size)
@@ -72,7 +73,7 @@ def _term(turn: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
 
 
 def _factor(turn: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
-    return 2 + (turn + place) % 3
+    return 1 + (turn + 3 * place) % 5
 
 
 def _base(place: torch.Tensor) -> torch.Tensor:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
 from torch import nn
+from torch.optim import Optimizer
 
 from ddpcheck.errors import TargetError
 from ddpcheck.target.builtin import BUILT_IN
@@ -50,7 +51,7 @@ def build(factory: Factory, spec: str) -> Target:
         made = factory()
     except TargetError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise TargetError(f"--target {spec}: the factory raised {_at_user_line(error)}") from error
     fault = _fault_of(made)
     if fault:
@@ -61,7 +62,7 @@ def build(factory: Factory, spec: str) -> Target:
 def _import(place: str, spec: str) -> ModuleType:
     try:
         return _import_file(Path(place)) if place.endswith(".py") else _import_module(place)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise TargetError(
             f"--target {spec}: {place} does not import: {_at_user_line(error)}"
         ) from error
@@ -88,23 +89,35 @@ def _import_file(file: Path) -> ModuleType:
 
 
 def _fault_of(made: Any) -> str:
-    if isinstance(made, Target):
-        made = (made.model, made.loader, made.loss)
-    if not isinstance(made, tuple) or len(made) not in (3, 4, 5):
-        return f"the factory returned {type(made).__name__}, not a Target or (model, loader, loss)"
-    model, loader, loss = made[:3]
-    if not isinstance(model, nn.Module):
-        return f"the model is {type(model).__name__}, not a torch.nn.Module"
-    if not hasattr(loader, "__iter__"):
-        return f"the loader is {type(loader).__name__}, which cannot be iterated"
-    return "" if callable(loss) else f"the loss is {type(loss).__name__}, which cannot be called"
+    if not isinstance(made, Target):
+        if not isinstance(made, tuple) or len(made) not in (3, 4, 5):
+            kind = type(made).__name__
+            return f"the factory returned {kind}, not a Target or (model, loader, loss)"
+        made = Target(*made)
+    return next(iter(_faults_in(made)), "")
+
+
+def _faults_in(made: Any) -> Iterator[str]:
+    def kind(part: object) -> str:
+        return type(part).__name__
+
+    if not isinstance(made.model, nn.Module):
+        yield f"the model is {kind(made.model)}, not a torch.nn.Module"
+    if not hasattr(made.loader, "__iter__"):
+        yield f"the loader is {kind(made.loader)}, which cannot be iterated"
+    if not callable(made.loss):
+        yield f"the loss is {kind(made.loss)}, which cannot be called"
+    if made.optimizer is not None and not isinstance(made.optimizer, Optimizer):
+        yield f"the optimizer is {kind(made.optimizer)}, not a torch.optim.Optimizer"
+    if made.wrap is not None and not callable(made.wrap):
+        yield f"the wrap is {kind(made.wrap)}, which cannot be called"
 
 
 def _as_target(made: Target | tuple[Any, ...]) -> Target:
     return made if isinstance(made, Target) else Target(*made)
 
 
-def _at_user_line(error: Exception) -> str:
+def _at_user_line(error: BaseException) -> str:
     shown = " ".join(str(error).split())
     if isinstance(error, SyntaxError):
         return f"SyntaxError: {error.msg} ({error.filename}:{error.lineno})"

@@ -11,8 +11,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.modules.batchnorm import _BatchNorm
-from torch.nn.modules.dropout import _DropoutNd
 
 from ddpcheck.check import Skip
 from ddpcheck.target.live import LiveTarget, map_tensors, moved, tensors_in
@@ -32,17 +30,32 @@ def first_slice(live: LiveTarget) -> Any:
     return map_tensors(batch, lambda t: t[:SLICE_SAMPLES].cpu() if t.dim() else t.cpu())
 
 
-def gradient(module: nn.Module, loss: Loss, batch: Any) -> dict[str, torch.Tensor]:
-    """Return a copy of each parameter's gradient on ``batch``, by name; leaves none behind."""
-    module.zero_grad(set_to_none=True)
-    loss(module, batch).backward()
+def gradient(
+    model: nn.Module, loss: Loss, batch: Any, *, of: nn.Module | None = None
+) -> dict[str, torch.Tensor]:
+    """Return a copy of each parameter's gradient on ``batch``; leaves none behind.
+
+    The names are those in ``of``, the bare module when ``model`` is a wrapper of it.
+    """
+    owner = of or model
+    owner.zero_grad(set_to_none=True)
+    loss(model, batch).backward()
     found = {
-        name.removeprefix("module."): parameter.grad.detach().clone()
-        for name, parameter in module.named_parameters()
+        name: parameter.grad.detach().clone()
+        for name, parameter in owner.named_parameters()
         if parameter.grad is not None
     }
-    module.zero_grad(set_to_none=True)
+    owner.zero_grad(set_to_none=True)
     return found
+
+
+def rehearse_loss(live: LiveTarget, batch: Any) -> None:
+    """Raise Skip unless the bare module's loss can be computed in a ``steady`` state."""
+    try:
+        with steady(live.module), torch.no_grad():
+            live.loss(live.module, batch)
+    except Exception as error:
+        raise Skip(f"the loss does not compute in evaluation mode: {_line(error)}") from error
 
 
 def joined_gradient(live: LiveTarget, slices: Sequence[Any]) -> dict[str, torch.Tensor]:
@@ -52,14 +65,13 @@ def joined_gradient(live: LiveTarget, slices: Sequence[Any]) -> dict[str, torch.
     """
     if sum(p.numel() for p in live.module.parameters()) > REFERENCE_LIMIT_PARAMETERS:
         raise Skip(f"the model has more than {REFERENCE_LIMIT_PARAMETERS:,} parameters")
-    batch = moved(_doubled(_joined(slices)), live.device)
     try:
+        batch = moved(_doubled(_joined(slices)), live.device)
         alone = copy.deepcopy(live.module).double()
         with steady(alone):
             return gradient(alone, live.loss, batch)
-    except (RuntimeError, TypeError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise Skip(f"the target does not compute in float64: {reason}") from error
+    except Exception as error:
+        raise Skip(f"the target does not compute in float64: {_line(error)}") from error
 
 
 def distances(
@@ -76,48 +88,68 @@ def distances(
     return found
 
 
+def compare(
+    live: LiveTarget, piece: Any, texts: Sequence[bytes], synced: Mapping[str, torch.Tensor]
+) -> dict[str, tuple[float, float]] | str:
+    """Return the distances, or why the target cannot be computed by one process.
+
+    ``texts`` are the slices of all ranks; ``piece``, any one of them, gives their structure.
+    """
+    own = iter(from_text(texts[0]))
+    first = map_tensors(piece, lambda _tensor: next(own))
+    try:
+        return distances(live, [first, *map(from_text, texts[1:])], synced)
+    except Skip as skip:
+        return str(skip)
+
+
 @contextmanager
 def steady(module: nn.Module) -> Generator[None]:
     """Keep dropout from drawing and BatchNorm from using or changing batch statistics.
 
     With batch statistics, the gradient of a mean over ranks is not that of the joined batch.
+    Recurrent layers stay in training mode, without which cuDNN gives no gradients.
     """
-    unsteady = [
-        part
-        for part in module.modules()
-        if isinstance(part, _DropoutNd | _BatchNorm) and part.training
-    ]
-    for part in unsteady:
-        part.eval()
+    modes = {part: part.training for part in module.modules()}
+    dropouts = {part: part.dropout for part in modes if isinstance(part, nn.RNNBase)}
+    module.eval()
+    for recurrent in dropouts:
+        recurrent.training, recurrent.dropout = modes[recurrent], 0.0
     try:
         yield
     finally:
-        for part in unsteady:
-            part.train()
+        for part, training in modes.items():
+            part.training = training
+        for recurrent, dropout in dropouts.items():
+            recurrent.dropout = dropout
 
 
 def to_text(batch: Any) -> str:
-    """Return a batch in a form that ``from_text`` reads on another rank."""
+    """Return a batch's tensors in a form that ``from_text`` reads on another rank."""
     buffer = io.BytesIO()
-    torch.save(batch, buffer)
+    torch.save(tensors_in(batch), buffer)
     return base64.b64encode(buffer.getvalue()).decode()
 
 
-def from_text(text: bytes) -> Any:
-    """Return the batch that another rank of this run wrote."""
-    return torch.load(io.BytesIO(base64.b64decode(text)), weights_only=True)
+def from_text(text: bytes) -> list[torch.Tensor]:
+    """Return the tensors, in order, of the batch that another rank of this run wrote."""
+    return list(torch.load(io.BytesIO(base64.b64decode(text)), weights_only=True))
 
 
 def _joined(slices: Sequence[Any]) -> Any:
-    first = slices[0]
-    if isinstance(first, torch.Tensor):
-        return torch.cat(list(slices)) if first.dim() else first
-    if isinstance(first, dict):
-        return {key: _joined([each[key] for each in slices]) for key in first}
-    if isinstance(first, list | tuple):
-        return type(first)(_joined(column) for column in zip(*slices, strict=True))
-    return first
+    """Return the first slice with each tensor joined with those in its place in the others."""
+    columns = iter(list(zip(*(tensors_in(each) for each in slices), strict=True)))
+
+    def join(first: torch.Tensor) -> torch.Tensor:
+        column = next(columns)
+        return torch.cat(column) if first.dim() else first
+
+    return map_tensors(slices[0], join)
 
 
 def _doubled(batch: Any) -> Any:
     return map_tensors(batch, lambda t: t.double() if t.is_floating_point() else t)
+
+
+def _line(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"

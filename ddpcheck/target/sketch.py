@@ -2,7 +2,7 @@
 
 A sketch holds an exact digest of the bits, the norm, and a few random projections. The
 projection is linear: the sketch of a mean is the mean of the sketches. Source: Johnson and
-Lindenstrauss (1984), with the random signs of Achlioptas (2003).
+Lindenstrauss, Extensions of Lipschitz mappings into a Hilbert space (1984).
 """
 
 from __future__ import annotations
@@ -29,10 +29,9 @@ def sketch_all(named: Iterable[tuple[str, torch.Tensor | None]]) -> dict[str, Sk
 @torch.no_grad()
 def sketch(tensor: torch.Tensor) -> Sketch:
     """Return the sketch of a tensor of any shape and dtype, computed on its device."""
-    flat = tensor.detach().reshape(-1)
+    flat = _in_real_numbers(tensor.detach()).reshape(-1)
     rows = _in_rows(flat.double())
-    signs = _signs(CHUNK, str(flat.device))
-    turned = (rows @ signs) * _signs(len(rows), str(flat.device), seed=1)
+    turned = (rows @ _normals(str(flat.device))) * _signs(len(rows), str(flat.device))
     values = torch.cat([rows.norm().reshape(1), turned.sum(dim=0)]).tolist()
     return Sketch(_digest(flat), values[0], tuple(values[1:]))
 
@@ -50,6 +49,11 @@ def hash_bytes(data: bytes) -> int:
     return int.from_bytes(blake2b(data, digest_size=8).digest(), "big")
 
 
+def _in_real_numbers(tensor: torch.Tensor) -> torch.Tensor:
+    dense = tensor if tensor.layout is torch.strided else tensor.to_dense()
+    return torch.view_as_real(dense.resolve_conj()) if dense.is_complex() else dense
+
+
 def _in_rows(flat: torch.Tensor) -> torch.Tensor:
     padding = -len(flat) % CHUNK
     return torch.nn.functional.pad(flat, (0, padding)).reshape(-1, CHUNK)
@@ -59,14 +63,36 @@ def _digest(flat: torch.Tensor) -> str:
     # Integer sums wrap and have no rounding: the same in any order, on any device.
     bits = flat.contiguous().view(_INTEGER_OF_SIZE[flat.element_size()]).to(torch.int64)
     places = torch.arange(1, len(bits) + 1, device=bits.device, dtype=torch.int64)
-    mixed = (bits + places * _GOLDEN) * (places * _GOLDEN | 1)
-    folded = (mixed ^ (mixed >> 29)).sum() if len(bits) else torch.zeros((), dtype=torch.int64)
-    return f"{int(folded.item()) & 0xFFFFFFFFFFFFFFFF:016x}"
+    mixed = _mixed(_mixed(bits + places * _GOLDEN) + places)
+    return f"{int(mixed.sum().item()) & 0xFFFFFFFFFFFFFFFF:016x}"
+
+
+def _mixed(bits: torch.Tensor) -> torch.Tensor:
+    """Return each 64-bit integer permuted so that every bit of it counts for every other.
+
+    The finalizer of MurmurHash3 (A. Appleby, public domain).
+    """
+    for multiplier in (-49064778989728563, -4265267296055464877):
+        bits = (bits ^ _right(bits)) * multiplier
+    return bits ^ _right(bits)
+
+
+def _right(bits: torch.Tensor) -> torch.Tensor:
+    # torch shifts the sign in: a logical shift masks it off.
+    return (bits >> 33) & 0x7FFFFFFF
 
 
 @cache
-def _signs(count: int, device: str, seed: int = 0) -> torch.Tensor:
+def _normals(device: str) -> torch.Tensor:
+    """Return normal variates [CHUNK, PROJECTIONS], float64, the same in every process."""
+    generator = torch.Generator().manual_seed(0)
+    values = torch.randn((CHUNK, PROJECTIONS), generator=generator, dtype=torch.float64)
+    return values.to(device)
+
+
+@cache
+def _signs(count: int, device: str) -> torch.Tensor:
     """Return signs [count, PROJECTIONS], +1 or -1, float64, the same in every process."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(1)
     bits = torch.randint(0, 2, (count, PROJECTIONS), generator=generator)
     return (bits.double() * 2 - 1).to(device)

@@ -27,7 +27,8 @@ class BatchNormWatch:
         for name, module in model.named_modules():
             if isinstance(module, _BatchNorm):
                 self._layers[name] = _described(name, module)
-                self._hooks.append(module.register_forward_pre_hook(partial(self._look, name)))
+                look = partial(self._look, name)
+                self._hooks.append(module.register_forward_pre_hook(look, with_kwargs=True))
 
     def close(self) -> tuple[Layer, ...]:
         """Take the hooks off and return the layers in model order."""
@@ -35,13 +36,14 @@ class BatchNormWatch:
             hook.remove()
         return tuple(self._layers.values())
 
-    def _look(self, name: str, module: nn.Module, inputs: Sequence[Any]) -> None:
-        if not module.training or not len(inputs[0]):
+    def _look(self, name: str, module: nn.Module, args: Sequence[Any], kwargs: Any) -> None:
+        given = args[0] if args else kwargs.get("input")
+        if not module.training or given is None or not len(given):
             return
-        channels = inputs[0].detach().transpose(0, 1).flatten(1)[:KEPT_CHANNELS].float()
+        channels = given.detach().transpose(0, 1).flatten(1)[:KEPT_CHANNELS].float()
         self._layers[name] = msgspec.structs.replace(
             self._layers[name],
-            samples=len(inputs[0]),
+            samples=len(given),
             values=channels.shape[1],
             means=_numbers(channels.mean(dim=1)),
             variances=_numbers(channels.var(dim=1, correction=0)),

@@ -177,7 +177,7 @@ def test_the_message_tells_the_limit_that_counted() -> None:
     [
         pytest.param(ranks(2, PLAIN), "convert_sync_batchnorm(model)", id="on GPUs"),
         pytest.param(ranks(2, PLAIN, device="cpu"), "larger batch a rank or GroupNorm", id="CPU"),
-        pytest.param(ranks(2, CUSTOM), "layers.FastNorm would lose its own behaviour", id="custom"),
+        pytest.param(ranks(2, CUSTOM), "layers.FastNorm", id="custom"),
     ],
 )
 def test_the_fix_fits_the_device_and_the_layers(facts: Ranks, words: str) -> None:

