@@ -24,8 +24,8 @@ def decode(text: bytes | msgspec.Raw, kind: type[T]) -> T:
     """Return what ``encode`` wrote; raises msgspec.DecodeError for anything else."""
     try:
         return msgspec.json.decode(text, type=kind, strict=False)
-    except UnicodeDecodeError as error:
-        raise msgspec.DecodeError(f"not UTF-8: {error}") from error
+    except (UnicodeDecodeError, RecursionError) as error:
+        raise msgspec.DecodeError(f"neither UTF-8 nor of a sane depth: {error}") from error
 
 
 def indented(value: object) -> bytes:

@@ -136,24 +136,30 @@ def verdict_of(
 ) -> Verdict:
     """Return the verdict; what did not run to its end is never a pass."""
     gone = {RankOutcome.STALLED, RankOutcome.LOST}
+    outcomes = {check.outcome for check in checks}
     worst = max((finding.severity.weight for finding in findings), default=0)
     if any(rank.outcome in gone for rank in ranks):
         return Verdict.INCOMPLETE
     if worst == Severity.ERROR.weight:
         return Verdict.FAIL
-    if any(check.outcome is CheckOutcome.ERROR for check in checks):
+    if CheckOutcome.ERROR in outcomes or outcomes == {CheckOutcome.SKIP}:
         return Verdict.INCOMPLETE
     return Verdict.WARN if worst == Severity.WARNING.weight else Verdict.PASS
 
 
 def exit_code_of(report: Report, fail_on: Severity) -> ExitCode:
-    """Return the exit code: 4 for ranks that are gone wins over 1 for findings over 3."""
+    """Return the exit code: 4 for ranks that are gone wins over 1 for findings over 3.
+
+    4 also when every check was skipped: then nothing of what was asked for ran.
+    """
     if any(rank.outcome in (RankOutcome.STALLED, RankOutcome.LOST) for rank in report.ranks):
         return ExitCode.INCOMPLETE
     if any(finding.severity.weight >= fail_on.weight for finding in report.findings):
         return ExitCode.FINDINGS
     if any(check.outcome is CheckOutcome.ERROR for check in report.checks):
         return ExitCode.INTERNAL
+    if {check.outcome for check in report.checks} == {CheckOutcome.SKIP}:
+        return ExitCode.INCOMPLETE
     return ExitCode.OK
 
 

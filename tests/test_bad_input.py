@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from _pytest.mark import ParameterSet
 from real_ranks import Ended, by_hand, command, free_port, run, run_by_hand, run_under_torchrun
 
 ONE = "gradients/step-raised"
@@ -47,18 +46,6 @@ TARGETS = {
     ),
 }
 
-USAGE = pytest.mark.xfail(reason="argparse prints its whole usage first, once a rank")
-DEADLINE = pytest.mark.xfail(reason="any number is taken for a deadline")
-NOT_YET = {
-    "factory that exits": "SystemExit of a factory counts as a lost rank",
-    "optimizer that is a class": "the optimizer is not looked at before the first step",
-}
-
-
-def _maybe_not_yet(name: str) -> ParameterSet:
-    marks = [pytest.mark.xfail(reason=NOT_YET[name])] if name in NOT_YET else []
-    return pytest.param(name, marks=marks, id=name)
-
 
 def assert_refused(ended: Ended, words: Sequence[str]) -> None:
     """Exit code 2, one line in ddpcheck's name, no stack, no report directory."""
@@ -76,7 +63,7 @@ def alone(tmp_path: Path, *options: str, **environment: str) -> Ended:
     return command(reports, "ddpcheck", *options, "--report-dir", str(reports), **environment)
 
 
-@pytest.mark.parametrize("name", [_maybe_not_yet(name) for name in TARGETS])
+@pytest.mark.parametrize("name", TARGETS)
 def test_target_that_cannot_be_used(name: str, tmp_path: Path) -> None:
     source, factory, words = TARGETS[name]
     file = tmp_path / "given.py"
@@ -138,10 +125,10 @@ def test_report_directory_that_cannot_be_made_under_a_launcher(tmp_path: Path) -
         (["--select", "gradients/typo"], ["gradients/typo", "gradients/"]),
         (["--skip", "collectives/typo"], ["collectives/typo", "collectives/"]),
         (["--backend", "nccl"], ["--backend nccl", "no GPU", "--backend gloo"]),
-        pytest.param(["--profile", "nonsense"], ["--profile", "nonsense", "quick"], marks=USAGE),
-        pytest.param(["--nproc-per-node", "0"], ["--nproc-per-node", "0"], marks=USAGE),
-        pytest.param(["--deadline", "-1"], ["--deadline", "-1"], marks=DEADLINE),
-        pytest.param(["--deadline", "nan"], ["--deadline", "nan"], marks=DEADLINE),
+        (["--profile", "nonsense"], ["--profile", "nonsense", "quick"]),
+        (["--nproc-per-node", "0"], ["--nproc-per-node", "0"]),
+        (["--deadline", "-1"], ["--deadline", "-1"]),
+        (["--deadline", "nan"], ["--deadline", "nan"]),
     ],
 )
 def test_option_that_cannot_be_followed(

@@ -24,11 +24,11 @@ from ddpcheck.finding import Confidence, Finding, Recommendation, Severity
 from ddpcheck.measures.batchnorm import Layer, spread
 
 if TYPE_CHECKING:
-    from ddpcheck.target.live import LiveTarget
+    from torch import nn
+
     from ddpcheck.watch.batchnorm import BatchNormWatch
 
-# Error grows fast below this many samples a normalizer. Source: Wu and He, Group
-# Normalization (2018), figure 1: about 1 % at 8, 3 % at 4, 8 % at 2 samples.
+# Error grows fast below this. Source: Wu and He, Group Normalization (2018), figure 1.
 SMALL_BATCH_SAMPLES = 8
 # Means of n independent values differ between ranks by about 1/sqrt(n) deviations. Beyond the
 # usual range and two of those, and a tenth of a deviation, the ranks see different distributions.
@@ -50,11 +50,11 @@ class Observer:
         self._device = ctx.device
         self._watch: BatchNormWatch | None = None
 
-    def on_built(self, live: LiveTarget) -> None:
-        """Find and hook the layers."""
+    def on_placed(self, module: nn.Module) -> None:
+        """Find and hook the layers: wrapping may refuse them."""
         from ddpcheck.watch.batchnorm import BatchNormWatch
 
-        self._watch = BatchNormWatch(live.module)
+        self._watch = BatchNormWatch(module)
 
     def facts(self) -> Facts:
         """Return the layers; raises Skip when there was no target to look at."""
@@ -129,8 +129,8 @@ def _unsynchronized(facts: Mapping[int, Facts]) -> Finding:
 
 
 def _limit(ranks: int, samples: int) -> float:
-    sigmas = SPREAD_SIGMAS + 2 * math.sqrt(2 * math.log(ranks))  # of a range of normal values
-    return max(SPREAD_LIMIT_DEVIATIONS, sigmas / math.sqrt(samples))
+    usual = 2 * math.sqrt(2 * math.log(ranks))  # the range of so many normal values
+    return max(SPREAD_LIMIT_DEVIATIONS, (SPREAD_SIGMAS + usual) / math.sqrt(samples))
 
 
 def _fix(facts: Mapping[int, Facts], custom: Sequence[str]) -> str:

@@ -57,10 +57,9 @@ def summarize(facts: Mapping[int, Facts]) -> str:
     """Return how long joining took on the slowest rank."""
     joined = [fact for fact in facts.values() if not fact.error]
     slowest = max(facts.values(), key=lambda fact: fact.duration_s)
-    of = "" if len(joined) == len(facts) else f" of {len(facts)}"
-    return (
-        f"{len(joined)}{of} ranks joined one {slowest.backend} group in {slowest.duration_s:.1f} s"
-    )
+    if len(joined) < len(facts):
+        return f"{len(joined)} of {len(facts)} got into one {slowest.backend} group"
+    return f"{len(facts)} ranks joined one {slowest.backend} group in {slowest.duration_s:.1f} s"
 
 
 def recommend(facts: Mapping[int, Facts]) -> dict[str, Recommendation]:

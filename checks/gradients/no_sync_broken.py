@@ -31,17 +31,18 @@ SYNCED_RELATIVE = 1e-3
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """Gradients by parameter name: without DDP, inside no_sync, and synced after it."""
+    """Gradients by parameter name: without DDP, inside no_sync, synced after it, and as usual."""
 
     local: dict[str, Sketch]
     inside: dict[str, Sketch]
     after: dict[str, Sketch]
+    usual: dict[str, Sketch] = msgspec.field(default_factory=dict[str, Sketch])
 
 
 def probe(ctx: Context) -> Facts:
     """Accumulate one backward inside ``no_sync`` and one after it."""
     from ddpcheck.target.live import moved
-    from ddpcheck.target.reference import first_slice, gradient, rehearse_loss, steady
+    from ddpcheck.target.reference import first_slice, gradient, rehearse_loss, repeatable, steady
     from ddpcheck.target.sketch import sketch_all
 
     live = ctx.require_target()
@@ -49,20 +50,28 @@ def probe(ctx: Context) -> Facts:
         raise Skip("the target is not wrapped in DistributedDataParallel")
     batch = moved(first_slice(live), live.device)
     rehearse_loss(live, batch)
-    live.ddp.zero_grad(set_to_none=True)
     with steady(live.ddp):
-        with live.ddp.no_sync():
+        with repeatable(live.device):
+            usual = sketch_all(gradient(live.ddp, live.loss, batch, of=live.module).items())
+        with repeatable(live.device), live.ddp.no_sync():
             live.loss(live.ddp, batch).backward()
         inside = sketch_all((name, p.grad) for name, p in live.module.named_parameters())
         live.loss(live.ddp, batch).backward()
         after = sketch_all((name, p.grad) for name, p in live.module.named_parameters())
         # Last, because DDP's forward makes the buffers of rank 0 everyone's.
-        local = sketch_all(gradient(live.module, live.loss, batch).items())
-    return Facts(local, inside, after)
+        with repeatable(live.device):
+            local = sketch_all(gradient(live.module, live.loss, batch).items())
+    return Facts(local, inside, after, usual)
 
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:
-    """Return findings for a synchronization inside, or a missing one after, ``no_sync``."""
+    """Return findings for a synchronization inside, or a missing one after, ``no_sync``.
+
+    Silent when no backward synchronizes: gradients/replicas-differ says so.
+    """
+    usual = first_difference({rank: fact.usual for rank, fact in facts.items()})
+    if usual is not None and usual.relative > SYNCED_RELATIVE:
+        return []
     return [*_synced_inside(facts), *_unsynced_after(facts)]
 
 

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 import msgspec
 
 from ddpcheck.check import Context
-from ddpcheck.finding import Confidence, Finding, Location
+from ddpcheck.finding import Confidence, Finding, Location, Severity
 
 # What a rank says whose peer has gone: it is a victim. Seen with gloo and NCCL in torch 2.11
 # and 2.13; texts of third_party/gloo transport/tcp/pair.cc and of ProcessGroupNCCL.cpp.
@@ -47,6 +47,7 @@ class Facts(msgspec.Struct, frozen=True):
     step: int = 0
     at: float = 0.0
     location: Location | None = None
+    world_size: int = 0
 
     @property
     def is_victim(self) -> bool:
@@ -58,17 +59,18 @@ class Observer:
     """Notes the first exception of the training."""
 
     def __init__(self, ctx: Context) -> None:
-        del ctx
-        self._facts = Facts(0)
+        self._facts = Facts(0, world_size=ctx.world_size)
 
     def on_step(self, step: int) -> None:
         """Count the step."""
-        self._facts = Facts(step + 1)
+        self._facts = msgspec.structs.replace(self._facts, steps=step + 1)
 
     def on_raise(self, step: int, error: Exception) -> None:
         """Keep what was raised, and where in the user's code."""
         shown = f"{type(error).__name__}: {' '.join(str(error).split())[:600]}"
-        self._facts = Facts(self._facts.steps, shown, step, time.time(), _user_line(error))
+        self._facts = msgspec.structs.replace(
+            self._facts, error=shown, step=step, at=time.time(), location=_user_line(error)
+        )
 
     def facts(self) -> Facts:
         """Return what was seen."""
@@ -82,6 +84,8 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
         return []
     culprits = {rank: fact for rank, fact in raised.items() if not fact.is_victim}
     blamed = culprits or raised
+    world = max(max(facts) + 1, *(fact.world_size for fact in facts.values()))
+    missing = tuple(sorted(set(range(world)) - set(facts)))
     first = min(blamed, key=lambda rank: blamed[rank].at)
     fact = blamed[first]
     same = tuple(sorted(rank for rank, other in blamed.items() if _kind(other) == _kind(fact)))
@@ -94,8 +98,9 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
             fix="mend the line that raised, and run again; 'ddpcheck explain' has more"
             if culprits
             else "look for the rank that went first: one that was lost, or raised",
-            # Who only lost a peer has done nothing wrong; who told nothing may have.
-            ranks=same if culprits else _silent(facts),
+            ranks=same if culprits else missing or same,
+            # Who lost a peer that told nothing has done nothing wrong: that one is lost.
+            severity=Severity.INFO if missing and not culprits else Severity.ERROR,
             location=fact.location,
             confidence=Confidence.HIGH if culprits else Confidence.LOW,
             evidence={"errors": {str(rank): each.error for rank, each in raised.items()}},
@@ -106,10 +111,6 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
 def summarize(facts: Mapping[int, Facts]) -> str:
     """Return how many steps all ranks came through."""
     return f"{min(fact.steps for fact in facts.values())} training steps on every rank"
-
-
-def _silent(facts: Mapping[int, Facts]) -> tuple[int, ...]:
-    return tuple(sorted(set(range(max(facts))) - set(facts)))
 
 
 def _kind(fact: Facts) -> str:

@@ -23,33 +23,32 @@ from ddpcheck.finding import Confidence, Finding, Severity
 from ddpcheck.measures.sketch import Sketch, mean_projection, minority
 
 # Rounding in a forward and backward pass grows with the length of the sums: some thousand
-# terms in float32 (eps 1.2e-7) stay below 1e-4, as the built-in targets show. A rank that is
-# left out of eight changes a gradient by about 1e-1.
+# terms in float32 (eps 1.2e-7) stay below 1e-4. A rank left out of eight changes it by 1e-1.
 BOUND_RELATIVE = 1e-3
 # In half precision each operation rounds at eps: allow for a dozen in a row.
 BOUND_ROUNDING_UNITS = 16.0
-# A gradient this small beside the whole is rounding noise, such as that of a key's bias.
+# A gradient this small beside the whole is rounding noise, as a key's bias has.
 NEGLIGIBLE_RELATIVE = 1e-4
+# Every rank reads a slice of every other's batch: that is done for so many ranks.
+COMPARED_RANKS = 64
 
 
 class Facts(msgspec.Struct, frozen=True):
     """Gradients by parameter name.
 
-    ``reference`` is rank 0's alone: the norm of each float64 gradient and DDP's distance to
-    it, or why it could not be computed.
+    ``own`` is this rank's alone, in float64. ``reference`` is one process's on the joined
+    batch: the norm of each gradient and DDP's distance to it, or why there is none.
     """
 
     parameters: str
     unit: float
-    local: dict[str, Sketch]
+    own: dict[str, Sketch]
     synced: dict[str, Sketch]
     reference: dict[str, tuple[float, float]] | str | None = None
 
 
 def probe(ctx: Context) -> Facts:
-    """Compute this rank's gradient, DDP's, and on rank 0 the joined batch's in float64."""
-    import torch
-
+    """Compute DDP's gradient, and this rank's own and the joined batch's in float64."""
     from ddpcheck.target import reference
     from ddpcheck.target.live import moved
     from ddpcheck.target.sketch import digest_of, sketch_all
@@ -57,21 +56,22 @@ def probe(ctx: Context) -> Facts:
     live = ctx.require_target()
     if live.ddp is None or ctx.store is None:
         raise Skip("the target is not wrapped in DistributedDataParallel")
+    if ctx.world_size > COMPARED_RANKS:
+        raise Skip(f"the reference takes every rank's samples: up to {COMPARED_RANKS} ranks")
     piece = reference.first_slice(live)
     placed = moved(piece, live.device)
     reference.rehearse_loss(live, placed)
     ctx.store.set(f"slice/{ctx.rank}", reference.to_text(piece))
     with reference.steady(live.ddp):
-        # First, because DDP's forward makes the buffers of rank 0 everyone's.
         synced = reference.gradient(live.ddp, live.loss, placed, of=live.module)
-        local = reference.gradient(live.module, live.loss, placed)
-    texts = [ctx.store.get(f"slice/{rank}") for rank in range(ctx.world_size) if not ctx.rank]
+    texts = [ctx.store.get(f"slice/{rank}") for rank in range(ctx.world_size)]
+    compared = reference.compare(live, piece, texts, ctx.rank, synced)
     return Facts(
         parameters=digest_of(list(sketch_all(live.module.named_parameters()).values())),
-        unit=max((torch.finfo(each.dtype).eps for each in synced.values()), default=0.0),
-        local=sketch_all(local.items()),
+        unit=reference.rounding_unit(live, placed),
+        own={} if isinstance(compared, str) else compared.own,
         synced=sketch_all(synced.items()),
-        reference=reference.compare(live, piece, texts, synced) if texts else None,
+        reference=compared if isinstance(compared, str) else compared.distances,
     )
 
 
@@ -108,7 +108,7 @@ def summarize(facts: Mapping[int, Facts]) -> str:
 def _unreferenced(reason: str) -> Finding:
     return Finding(
         title="the gradient was not compared with one process",
-        message=reason or "rank 0, which computes the reference, told nothing",
+        message=reason or "no rank told of the reference",
         fix="none is needed where the target is meant to be so",
         ranks=(),
         severity=Severity.INFO,
@@ -138,7 +138,7 @@ def _finding(
 
 
 def _is_average(facts: Mapping[int, Facts], name: str, bound: float) -> bool:
-    own = [fact.local[name] for fact in facts.values() if name in fact.local]
+    own = [fact.own[name] for fact in facts.values() if name in fact.own]
     held = [fact.synced[name] for fact in facts.values() if name in fact.synced]
     if len(own) < len(facts) or len(held) < len(facts):
         return False

@@ -79,17 +79,20 @@ def assemble(run_dir: Path, reasons: Mapping[int, str]) -> Report:
         raise ReportError(f"{run_dir} holds neither {REPORT_NAME} nor a started run") from error
     entries = {seat: told for seat, told in _read_rank_files(run_dir).items() if _presence(told)}
     stage = _last_stage(entries)
+    behind = {seat for seat, told in entries.items() if not _has_ended(told, stage)}
+    absent = sorted(set(range(run.requested_world_size)) - set(entries))
+    # Where nobody is missing and nobody is behind, all ended at once: there is no report.
     gone = {
-        seat: reasons.get(seat, f"its file ends before the end of stage {stage}")
-        for seat, told in entries.items()
-        if seat in reasons or not _has_ended(told, stage)
+        seat: reasons.get(seat, f"its file ends after stage {stage}" if stage else "its file ends")
+        for seat in entries
+        if seat in reasons or seat in behind or not (reasons or behind or absent)
     }
     return build_report(
         run,
         [_judgement(check, entries) for check in catalogue()],
         entries,
         gone,
-        absent=sorted(set(range(run.requested_world_size)) - set(entries)),
+        absent=absent,
     )
 
 
@@ -110,7 +113,13 @@ def _read_rank_files(run_dir: Path) -> dict[int, list[Entry]]:
 
 def _last_stage(entries: Mapping[int, Sequence[Entry]]) -> str:
     """Return the stage that the farthest rank came to the end of."""
-    ended = [entry.stage for told in entries.values() for entry in told if isinstance(entry, Ended)]
+    known = {stage.value for stage in Stage}
+    ended = [
+        entry.stage
+        for told in entries.values()
+        for entry in told
+        if isinstance(entry, Ended) and entry.stage in known
+    ]
     return max(ended, key=lambda stage: Stage(stage).order, default="")
 
 

@@ -87,7 +87,7 @@ def unpack(lines: bytes) -> Iterator[Entry]:
     for line in lines.splitlines():
         try:
             yield _decoder.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             continue
 
 

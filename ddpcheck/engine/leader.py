@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -227,7 +226,7 @@ def seats_of(claimed: Sequence[int], world_size: int) -> list[int]:
     ``claimed`` is in the order of arrival. Claims clash when two are equal or one lies
     outside 0 to ``world_size`` - 1; places then follow the claims, then the arrival.
     """
-    if max(Counter(claimed).values()) == 1 and max(claimed) < world_size:
+    if len(set(claimed)) == len(claimed) and all(rank < world_size for rank in claimed):
         return list(claimed)
     order = sorted(range(len(claimed)), key=lambda member: (claimed[member], member))
     return [order.index(member) for member in range(len(claimed))]

@@ -13,6 +13,9 @@ from ddpcheck.engine.assembly import RUN_NAME
 from ddpcheck.errors import ReportError
 from ddpcheck.report import Run
 
+# Stands in a run directory, until the run has a report, when its parent was made for it.
+FIRST_NAME = ".first"
+
 
 def new_run_id() -> str:
     """Return a run id: UTC time and four random hex digits."""
@@ -23,8 +26,11 @@ def new_run_id() -> str:
 def make_run_dir(report_dir: str, run_id: str) -> Path:
     """Make ``report_dir/run_id/ranks`` and return the run directory; raises ReportError."""
     run_dir = Path(report_dir).absolute() / run_id
+    is_first = not run_dir.parent.exists()
     try:
         (run_dir / "ranks").mkdir(parents=True, exist_ok=True)
+        if is_first:
+            (run_dir / FIRST_NAME).touch()
     except OSError as error:
         raise ReportError(
             f"cannot write reports to {report_dir}: {error.strerror}; "
@@ -44,12 +50,18 @@ def point_latest_to(run_dir: Path) -> None:
     link = run_dir.parent / "latest"
     draft = run_dir.parent / f".latest-{run_dir.name}"
     with suppress(OSError):
+        (run_dir / FIRST_NAME).unlink(missing_ok=True)
+    with suppress(OSError):
         draft.symlink_to(run_dir.name)
         draft.replace(link)
+    with suppress(OSError):
+        draft.unlink(missing_ok=True)
 
 
 def discard(run_dir: Path) -> None:
     """Remove a run directory that holds no report."""
+    made_parent = (run_dir / FIRST_NAME).exists()
     shutil.rmtree(run_dir, ignore_errors=True)
-    with suppress(OSError):
-        run_dir.parent.rmdir()  # only if this run made it, so that it is empty
+    if made_parent:
+        with suppress(OSError):
+            run_dir.parent.rmdir()

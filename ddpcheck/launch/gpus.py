@@ -25,10 +25,18 @@ def visible_of(present: int, mask: str | None) -> int:
     """
     if mask is None:
         return present
-    count = 0
+    named: list[str] = []
     for entry in (part.strip() for part in mask.split(",")):
-        if entry.startswith(("GPU-", "MIG-")) or (entry.isdecimal() and int(entry) < present):
-            count += 1
-        else:
+        if not _is_valid(entry, present) or (named and _kind(entry) != _kind(named[0])):
             break
-    return count
+        named.append(entry)
+    # One that is named twice makes CUDA see none at all.
+    return len(named) if len(set(named)) == len(named) else 0
+
+
+def _is_valid(entry: str, present: int) -> bool:
+    return _kind(entry) != "index" or (entry.isdecimal() and int(entry) < present)
+
+
+def _kind(entry: str) -> str:
+    return next((kind for kind in ("GPU-", "MIG-") if entry.startswith(kind)), "index")

@@ -49,7 +49,7 @@ def identity(environ: Mapping[str, str]) -> Identity:
     return Identity(
         rank=_number(environ, "RANK"),
         local_rank=_number(environ, "LOCAL_RANK", environ.get("RANK", "0")),
-        world_size=_number(environ, "WORLD_SIZE"),
+        world_size=_world_size(environ),
         host=socket.gethostname(),
         master_addr=_text(environ, "MASTER_ADDR"),
         master_port=_port(environ),
@@ -68,7 +68,7 @@ def _launcher(environ: Mapping[str, str]) -> str:
 def _text(environ: Mapping[str, str], name: str) -> str:
     value = environ.get(name, "")
     if not value:
-        present = "RANK" if "RANK" in environ else "LOCAL_RANK"
+        present = "RANK" if environ.get("RANK") else "LOCAL_RANK"
         raise UsageError(
             f"{present} is set but {name} is not: start the ranks with torchrun, or set RANK, "
             "WORLD_SIZE, MASTER_ADDR and MASTER_PORT; unset RANK to let ddpcheck start local ranks"
@@ -81,6 +81,13 @@ def _number(environ: Mapping[str, str], name: str, default: str = "") -> int:
     if not value.strip().isdecimal():
         raise UsageError(f"{name} is '{value}': it must be a whole number, 0 or more")
     return int(value)
+
+
+def _world_size(environ: Mapping[str, str]) -> int:
+    size = _number(environ, "WORLD_SIZE")
+    if size < 1:
+        raise UsageError("WORLD_SIZE is 0: it must be the number of ranks, 1 or more")
+    return size
 
 
 def _port(environ: Mapping[str, str]) -> int:
@@ -96,6 +103,6 @@ def _is_this_host(address: str) -> bool:
         family, kind, _, _, place = socket.getaddrinfo(address, 0, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind) as probe:
             probe.bind(place)
-    except OSError:
+    except (OSError, UnicodeError):  # the latter for what can be no host's name
         return False
     return True

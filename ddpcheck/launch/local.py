@@ -127,6 +127,8 @@ def _be_rank(rank_main: RankMain, argument: object, environ: Mapping[str, str]) 
     """Be one rank; runs in the forked process."""
     import torch
 
+    # What the user's code starts, loader workers say, starts as it would without ddpcheck.
+    multiprocessing.set_start_method(None, force=True)
     # The parent decides what Ctrl-C means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ.update(environ)

@@ -7,13 +7,15 @@ import copy
 import io
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
 from ddpcheck.check import Skip
+from ddpcheck.measures.sketch import Sketch
 from ddpcheck.target.live import LiveTarget, map_tensors, moved, tensors_in
+from ddpcheck.target.sketch import sketch_all
 from ddpcheck.target.target import Loss
 
 SLICE_SAMPLES = 2
@@ -63,15 +65,44 @@ def joined_gradient(live: LiveTarget, slices: Sequence[Any]) -> dict[str, torch.
 
     Raises Skip where the target cannot be computed so.
     """
-    if sum(p.numel() for p in live.module.parameters()) > REFERENCE_LIMIT_PARAMETERS:
-        raise Skip(f"the model has more than {REFERENCE_LIMIT_PARAMETERS:,} parameters")
     try:
-        batch = moved(_doubled(_joined(slices)), live.device)
-        alone = copy.deepcopy(live.module).double()
-        with steady(alone):
-            return gradient(alone, live.loss, batch)
-    except Exception as error:
-        raise Skip(f"the target does not compute in float64: {_line(error)}") from error
+        return _gradient_alone(live, _joined(slices))
+    except (RuntimeError, ValueError) as error:
+        raise Skip(f"the ranks' batches cannot be joined: {_line(error)}") from error
+
+
+def compare(
+    live: LiveTarget,
+    piece: Any,
+    texts: Sequence[bytes],
+    rank: int,
+    synced: Mapping[str, torch.Tensor],
+) -> Comparison | str:
+    """Compare DDP's gradient with that of one process, or return why that cannot be done.
+
+    ``texts`` are the slices of all ranks, ``piece`` this rank's own. Every rank must call this at once: a loss that
+    counts its samples over all ranks needs all of them to answer, and then, since all hold
+    the same joined batch, still gives its gradient.
+    """
+    shaped = [_in_shape_of(piece, from_text(text)) for text in texts]
+    try:
+        first, again = (_gradient_alone(live, shaped[rank]) for _ in range(2))
+        distances_to = distances(live, shaped, synced)
+    except Skip as skip:
+        return str(skip)
+    if any(not torch.equal(first[name], again[name]) for name in first):
+        return "the loss draws random numbers, so that no two computations of it agree"
+    return Comparison(sketch_all(first.items()), distances_to)
+
+
+class Comparison(NamedTuple):
+    """One rank's own gradient by itself, and DDP's beside that of one process.
+
+    ``distances``: by parameter, the norm of the joined batch's gradient and DDP's distance.
+    """
+
+    own: dict[str, Sketch]
+    distances: dict[str, tuple[float, float]]
 
 
 def distances(
@@ -83,24 +114,9 @@ def distances(
     """
     found: dict[str, tuple[float, float]] = {}
     for name, exact in joined_gradient(live, slices).items():
-        given = synced[name].double() if name in synced else torch.zeros_like(exact)
+        given = synced[name].to_dense().double() if name in synced else torch.zeros_like(exact)
         found[name] = float(exact.norm()), float((given - exact).norm())
     return found
-
-
-def compare(
-    live: LiveTarget, piece: Any, texts: Sequence[bytes], synced: Mapping[str, torch.Tensor]
-) -> dict[str, tuple[float, float]] | str:
-    """Return the distances, or why the target cannot be computed by one process.
-
-    ``texts`` are the slices of all ranks; ``piece``, any one of them, gives their structure.
-    """
-    own = iter(from_text(texts[0]))
-    first = map_tensors(piece, lambda _tensor: next(own))
-    try:
-        return distances(live, [first, *map(from_text, texts[1:])], synced)
-    except Skip as skip:
-        return str(skip)
 
 
 @contextmanager
@@ -124,6 +140,14 @@ def steady(module: nn.Module) -> Generator[None]:
             recurrent.dropout = dropout
 
 
+@contextmanager
+def repeatable(device: str) -> Generator[None]:
+    """Let what draws random numbers inside draw the same ones each time."""
+    with torch.random.fork_rng([] if device == "cpu" else [device]):
+        torch.manual_seed(0)
+        yield
+
+
 def to_text(batch: Any) -> str:
     """Return a batch's tensors in a form that ``from_text`` reads on another rank."""
     buffer = io.BytesIO()
@@ -136,6 +160,37 @@ def from_text(text: bytes) -> list[torch.Tensor]:
     return list(torch.load(io.BytesIO(base64.b64decode(text)), weights_only=True))
 
 
+def rounding_unit(live: LiveTarget, batch: Any) -> float:
+    """Return the coarsest rounding unit (eps) of the parameters and of what the loss computes in.
+
+    Under autocast, matrix products are rounded to a shorter dtype than the parameters have.
+    """
+    seen: set[torch.dtype] = {p.dtype for p in live.module.parameters() if p.is_floating_point()}
+
+    def look(_module: nn.Module, _inputs: Any, output: Any) -> None:
+        seen.update(each.dtype for each in tensors_in(output) if each.is_floating_point())
+
+    hooks = [part.register_forward_hook(look) for part in live.module.modules()]
+    with steady(live.module), torch.no_grad():
+        live.loss(live.module, batch)
+    for hook in hooks:
+        hook.remove()
+    return max((torch.finfo(dtype).eps for dtype in seen), default=0.0)
+
+
+def _gradient_alone(live: LiveTarget, batch: Any) -> dict[str, torch.Tensor]:
+    """Return the float64 gradient of a copy of the bare module, which has none of its hooks."""
+    if sum(p.numel() for p in live.module.parameters()) > REFERENCE_LIMIT_PARAMETERS:
+        raise Skip(f"the model has more than {REFERENCE_LIMIT_PARAMETERS:,} parameters")
+    try:
+        alone = copy.deepcopy(live.module).double()
+        with steady(alone):
+            found = gradient(alone, live.loss, moved(_doubled(batch), live.device))
+    except Exception as error:
+        raise Skip(f"the target does not compute in float64: {_line(error)}") from error
+    return {name: each.to_dense() if each.is_sparse else each for name, each in found.items()}
+
+
 def _joined(slices: Sequence[Any]) -> Any:
     """Return the first slice with each tensor joined with those in its place in the others."""
     columns = iter(list(zip(*(tensors_in(each) for each in slices), strict=True)))
@@ -145,6 +200,11 @@ def _joined(slices: Sequence[Any]) -> Any:
         return torch.cat(column) if first.dim() else first
 
     return map_tensors(slices[0], join)
+
+
+def _in_shape_of(mould: Any, tensors: Sequence[torch.Tensor]) -> Any:
+    own = iter(tensors)
+    return map_tensors(mould, lambda _tensor: next(own))
 
 
 def _doubled(batch: Any) -> Any:

@@ -40,6 +40,10 @@ class _Times(msgspec.Struct, frozen=True):
     step_s: float
     comm_s: float
 
+    @property
+    def parts_s(self) -> float:
+        return self.data_s + self.forward_s + self.backward_s + self.optimizer_s
+
 
 def measure_split(parts: SplitParts, batches: Iterator[Any], steps: int) -> StepSplit:
     """Train ``steps`` steps with synchronization and as many without; return the split.
@@ -61,8 +65,11 @@ def measure_split(parts: SplitParts, batches: Iterator[Any], steps: int) -> Step
 
 
 def _split(synced: Sequence[_Times], alone: Sequence[_Times]) -> StepSplit:
-    # The parts of one real step, the median one, so that they add up to it.
-    typical = sorted(synced, key=lambda times: times.step_s)[len(synced) // 2]
+    # The parts of one real step, so that they add up to it: of those in the middle, the one that
+    # was interrupted least. Parts that are measured wrongly are so in every step.
+    ordered = sorted(synced, key=lambda times: times.step_s)
+    middle = ordered[len(ordered) // 4 : 3 * len(ordered) // 4 + 1]
+    typical = min(middle, key=lambda times: abs(times.step_s - times.parts_s))
     compute_s = min(median(times.backward_s for times in alone), typical.backward_s)
     return StepSplit(
         data_s=typical.data_s,

@@ -107,7 +107,6 @@ def test_where_no_link_can_be_made_nothing_ends(tmp_path: Path) -> None:
     assert (tmp_path / "latest" / "of the user").is_dir()
 
 
-@pytest.mark.xfail(reason="the draft of the link stays behind")
 def test_where_no_link_can_be_made_nothing_is_left_behind(tmp_path: Path) -> None:
     (tmp_path / "latest").mkdir()
     point_latest_to(made(tmp_path))
@@ -130,7 +129,6 @@ def test_discarding_leaves_other_reports_alone(tmp_path: Path) -> None:
     assert (other / "ranks").is_dir()
 
 
-@pytest.mark.xfail(reason="an empty folder is taken for one that this run has made")
 def test_discarding_leaves_a_folder_that_was_there_before(tmp_path: Path) -> None:
     users = tmp_path / "mounted"
     users.mkdir()

@@ -44,7 +44,6 @@ def test_seats_follow_the_claims(claimed: list[int], world: int) -> None:
     assert by_seat == sorted(claimed)
 
 
-@pytest.mark.xfail(reason="max() of no claims raises in the leader's thread", raises=ValueError)
 @pytest.mark.parametrize("world", [0, 2])
 def test_nobody_has_no_seat(world: int) -> None:
     assert seats_of([], world) == []

@@ -55,7 +55,9 @@ def test_breakage_is_found(
     tmp_path: Path, target: str, finding: str, ranks: tuple[int, ...]
 ) -> None:
     ended = run(tmp_path, target, "--fail-on", "warning")
-    assert ended.exit_code == 1, ended.stdout + ended.stderr
+    # A rank that raises leaves its peer waiting in NCCL: then the run is incomplete, too.
+    assert ended.exit_code in {1, 4}, ended.stdout + ended.stderr
+    assert ended.took_s < 60
     found = [each for each in ended.report.findings if each.id == finding]
     assert found, ended.stdout
     assert tuple(found[0].ranks) == ranks

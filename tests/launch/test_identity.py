@@ -110,13 +110,11 @@ def test_what_the_launch_stage_judges_is_let_through(environ: dict[str, str], ra
             told(TORCHRUN, RANK=""),
             "LOCAL_RANK is set but RANK is not",
             id="empty RANK",
-            marks=pytest.mark.xfail(reason="it says 'RANK is set but RANK is not'"),
         ),
         pytest.param(
             told(BY_HAND, WORLD_SIZE="0"),
             "WORLD_SIZE is",
             id="WORLD_SIZE is 0",
-            marks=pytest.mark.xfail(reason="let through, and the leader ends with a traceback"),
         ),
     ],
 )
@@ -159,7 +157,6 @@ def test_a_launcher_is_known_by_the_rank_it_gave(
             who(rank=1, master_addr="a" * 64),
             False,
             id="a name that is too long",
-            marks=pytest.mark.xfail(reason="UnicodeError is no OSError", raises=UnicodeError),
         ),
     ],
 )

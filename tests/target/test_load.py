@@ -171,7 +171,6 @@ def test_what_a_factory_says_for_the_user_is_left_as_it_is() -> None:
         build(make, "x:y")
 
 
-@pytest.mark.xfail(reason="SystemExit passes: the rank ends with what argparse printed")
 @pytest.mark.parametrize(
     "text",
     [
@@ -216,7 +215,6 @@ def test_what_is_no_target_is_told_in_one_line(made: Any, words: str) -> None:
     assert "\n" not in str(told.value)
 
 
-@pytest.mark.xfail(reason="neither optimizer nor wrap are looked at")
 @pytest.mark.parametrize("rest", [(5,), (None, 5)])
 def test_an_optimizer_or_wrap_that_is_none_is_told(rest: tuple[Any, ...]) -> None:
     with pytest.raises(TargetError):

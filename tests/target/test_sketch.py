@@ -50,7 +50,6 @@ def test_any_flipped_bit_changes_the_digest(dtype: torch.dtype) -> None:
     assert sketch(tensor).digest not in digests
 
 
-@pytest.mark.xfail(reason="an arithmetic shift makes the mix two to one, and weak in high bits")
 def test_two_flipped_high_bits_change_the_digest() -> None:
     tensor = torch.arange(1.0, 9.0, dtype=torch.float64)
     pairs = [(one, other) for other in range(8) for one in range(other)]
@@ -111,7 +110,7 @@ def test_empty_and_scalar_tensors_have_sketches() -> None:
     assert (empty.norm, empty.projections) == (0.0, (0.0,) * PROJECTIONS)
     scalar = sketch(torch.tensor(-3.0))
     assert scalar.norm == 3.0
-    assert {abs(each) for each in scalar.projections} == {3.0}
+    assert scalar.projections == tuple(-3.0 * each for each in sketch(torch.ones(1)).projections)
     assert scalar.digest != sketch(torch.tensor(3.0)).digest != empty.digest
 
 
@@ -129,8 +128,8 @@ def test_a_view_has_the_sketch_of_its_copy(view: str) -> None:
 
 def test_a_sketch_is_the_same_in_every_process() -> None:
     made = sketch(torch.arange(1, 6, dtype=torch.float32))
-    assert made.digest == "8f560e7fbc3bd8f9"
-    assert made.projections == (-5.0, 5.0, 3.0, 1.0)
+    assert made.digest == "73fb987930833630"
+    assert made.projections == pytest.approx((-2.65477969, -6.42734825, 7.35535353, -3.03711855))
 
 
 def test_a_sketch_leaves_the_tensor_its_graph_and_the_random_state_alone() -> None:
@@ -192,7 +191,6 @@ def test_nearly_all_estimates_are_within_a_factor_of_three(size: int, relative: 
     assert min(ratios) > 1 / 20
 
 
-@pytest.mark.xfail(reason="elements 0 and 5 have equal signs, so that a swap leaves no trace")
 def test_a_swap_of_two_elements_is_a_difference() -> None:
     tensor = torch.arange(6.0)
     swapped = tensor[[5, 1, 2, 3, 4, 0]]
@@ -200,18 +198,15 @@ def test_a_swap_of_two_elements_is_a_difference() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Casting complex values")
-@pytest.mark.xfail(reason="the imaginary part is left out")
 def test_the_imaginary_part_counts() -> None:
     tensor = torch.tensor([1 + 1j, 2])
     assert relative_difference(sketch(tensor), sketch(tensor.conj().resolve_conj())) > 0.1
 
 
-@pytest.mark.xfail(reason="KeyError: no integer has 16 bytes", raises=KeyError)
 def test_complex128_has_a_sketch() -> None:
     assert sketch(torch.tensor([3 + 4j], dtype=torch.complex128)).norm == pytest.approx(5.0)
 
 
-@pytest.mark.xfail(reason="reshape is not implemented for sparse tensors", raises=RuntimeError)
 def test_the_sparse_gradient_of_an_embedding_has_a_sketch() -> None:
     embedding = torch.nn.Embedding(5, 3, sparse=True)
     embedding(torch.tensor([1, 3])).sum().backward()

@@ -58,7 +58,6 @@ def test_another_loss_is_information(facts: Ranks, bad: tuple[int, ...], shown: 
     )
 
 
-@pytest.mark.xfail(reason="a loss that is NaN in float32 too is blamed on bfloat16")
 @pytest.mark.parametrize("loss", [NAN, INF])
 def test_a_loss_that_is_no_number_in_float32_says_nothing_of_bfloat16(loss: float) -> None:
     assert judge(ranks(2, 0, 1, fact=rank(loss, None))) == []
@@ -89,14 +88,12 @@ def test_bf16_is_recommended_where_it_is_right_and_faster_on_every_rank(
     assert [word for word in words if word not in recommended.reason] == []
 
 
-@pytest.mark.xfail(reason="max() of NaN and another number depends on their order")
 @pytest.mark.parametrize("world", [1, 2, 8])
 def test_bf16_is_not_recommended_where_nothing_is_known_of_it(world: int) -> None:
     facts = ranks(world, 0, fact=rank(NAN, 5.0))
     assert recommend(facts)["precision"].value == "fp32"
 
 
-@pytest.mark.xfail(reason="max() of NaN and another number depends on their order")
 def test_a_rank_that_knows_nothing_does_not_hide_a_rank_that_is_wrong() -> None:
     facts = {0: rank(NAN, 5.0), 1: rank(5.0, 7.5)}
     assert recommend(facts)["precision"].value == "fp32"

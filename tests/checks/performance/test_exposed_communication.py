@@ -138,7 +138,6 @@ def test_summary_tells_of_kernels_where_they_were_measured() -> None:
     )
 
 
-@pytest.mark.xfail(reason="shares() divides by step_s", raises=ZeroDivisionError)
 @pytest.mark.parametrize("call", [summarize, recommend])
 def test_a_clock_that_stands_still_is_no_crash(call: object) -> None:
     assert callable(call)
