@@ -23,14 +23,19 @@ def measure_kernels(parts: SplitParts, batches: Iterator[Any], steps: int) -> Ke
     if parts.device == "cpu":
         return None
     torch.cuda.synchronize(parts.device)
-    with warnings.catch_warnings(), profile(activities=ACTIVITIES) as trace:
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that cycles drop events: there is one cycle
+        return _overlap(_profiled(parts, batches, steps), steps)
+
+
+def _profiled(parts: SplitParts, batches: Iterator[Any], steps: int) -> profile:
+    with profile(activities=ACTIVITIES) as trace:
         for _ in range(steps):
             parts.loss(parts.model, moved(next(batches), parts.device)).backward()
             parts.optimizer.step()
             parts.optimizer.zero_grad(set_to_none=False)
         torch.cuda.synchronize(parts.device)
-    return _overlap(trace, steps)
+    return trace
 
 
 def _overlap(trace: profile, steps: int) -> Kernels:

@@ -285,7 +285,8 @@ def test_a_loss_that_needs_training_mode_is_skipped() -> None:
 def compared(
     target: LiveTarget, slices: Sequence[Any], synced: dict[str, Tensor], rank: int = 0
 ) -> Any:
-    return compare(target, [to_text(each).encode() for each in slices], rank, synced)
+    texts = [to_text(each).encode() for each in slices]
+    return compare(target, slices[rank], texts, rank, synced)
 
 
 @pytest.mark.parametrize("rank", [0, 2])
@@ -296,7 +297,7 @@ def test_slices_are_compared_from_their_texts(rank: int) -> None:
     def loss(model: nn.Module, given: dict[str, Batch]) -> Tensor:
         return squares(model, given["pair"])
 
-    target = live(linear(), [slices[rank]], loss)
+    target = live(linear(), loss=loss)
     found = compared(target, slices, joined_gradient(target, slices), rank)
     assert list(found.distances) == list(found.own) == ["weight", "bias"]
     assert all(apart < 1e-12 < norm for norm, apart in found.distances.values())
@@ -317,7 +318,7 @@ def test_slices_are_compared_from_their_texts(rank: int) -> None:
     ],
 )
 def test_slices_that_cannot_be_compared_say_why(slices: Sequence[Any], words: str) -> None:
-    found = compared(live(linear(), [slices[0]]), slices, {})
+    found = compared(live(linear()), slices, {})
     assert isinstance(found, str)
     assert words in found
     assert "\n" not in found
@@ -327,8 +328,16 @@ def test_a_loss_that_draws_random_numbers_is_not_compared() -> None:
     def noisy(model: nn.Module, pair: Batch) -> Tensor:
         return squares(model, (pair[0] + torch.randn_like(pair[0]), pair[1]))
 
-    found = compared(live(linear(), [batch(2)], noisy), [batch(2)], {})
+    found = compared(live(linear(), loss=noisy), [batch(2)], {})
     assert "draws random numbers" in found
+
+
+@pytest.mark.xfail(reason="NaN is not equal to NaN")
+def test_a_loss_that_is_not_a_number_is_not_said_to_draw_random_numbers() -> None:
+    def lost(model: nn.Module, pair: Batch) -> Tensor:
+        return squares(model, pair) * float("nan")
+
+    assert "random" not in str(compared(live(linear(), loss=lost), [batch(2)], {}))
 
 
 def test_what_draws_random_numbers_draws_the_same_each_time_and_leaves_the_state_alone() -> None:
