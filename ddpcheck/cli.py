@@ -136,7 +136,9 @@ class _Adder:
     def __call__(self, flag: str, **settings: Any) -> None:
         variable = "DDPCHECK_" + flag.strip("-").replace("-", "_").upper()
         given = os.environ.get(variable)
-        if given:
+        if given and settings.get("action") == "store_true":
+            settings["default"] = given.lower() not in {"0", "false", "no", "off"}
+        elif given:
             # A text default goes through the option's type, as if it stood on the line.
             settings["default"] = given
         action = self._parser.add_argument(flag, **settings)

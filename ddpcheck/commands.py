@@ -11,7 +11,7 @@ from pathlib import Path
 from ddpcheck.catalogue import catalogue, check_named, select
 from ddpcheck.engine.assembly import RUN_NAME, assemble
 from ddpcheck.engine.rundir import discard, make_run_dir, new_run_id, point_latest_to
-from ddpcheck.errors import ExitCode, LaunchError, UsageError
+from ddpcheck.errors import ExitCode, LaunchError, ReportError, UsageError
 from ddpcheck.launch.gpus import visible_gpus
 from ddpcheck.launch.identity import started_by_launcher
 from ddpcheck.report import (
@@ -69,6 +69,8 @@ def train(settings: TrainSettings, options: LaunchOptions, argv: Sequence[str]) 
 def report(path: str, fmt: str) -> int:
     """Carry out ``ddpcheck report``: render a report, or what a crash left of one."""
     place = Path(path)
+    if not place.exists():
+        raise ReportError(f"there is no {path}: name a report.json or a run directory")
     has_report = place.is_file() or (place / REPORT_NAME).is_file()
     shown = read_report(place) if has_report else assemble(place, {})
     _show(shown, fmt, place)
@@ -155,7 +157,8 @@ def _run_alone(settings: RunSettings, nproc: int) -> int:
                 + f"; their messages stand above, their files in {run_dir}"
             )
         by_rank = {departure.rank: departure.reason for departure in departures}
-        write_report(assemble(run_dir, by_rank), run_dir)
+        asked = select(catalogue(), settings.select, settings.skip)
+        write_report(assemble(run_dir, by_rank, asked), run_dir)
         point_latest_to(run_dir)
     finished = read_report(run_dir)
     _show(finished, settings.format, run_dir / REPORT_NAME)

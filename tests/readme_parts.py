@@ -7,7 +7,6 @@ The benchmark's numbers are measured, and stand there as they were printed.
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from ddpcheck.catalogue import catalogue
@@ -34,8 +33,9 @@ def parts() -> dict[str, str]:
 def replaced(text: str) -> str:
     """Return the README with its generated parts as they should be."""
     for name, part in parts().items():
-        pattern = re.compile(f"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
-        text = pattern.sub(lambda found, part=part: f"{found[1]}{part}\n{found[2]}", text)
+        before, start, rest = text.partition(f"<!-- {name} -->\n")
+        _, end, after = rest.partition(f"<!-- /{name} -->")
+        text = f"{before}{start}{part}\n{end}{after}"
     return text
 
 

@@ -13,16 +13,6 @@ CLEAN = Path(__file__).parent / "clean"
 SKIPPED = "collectives/wrong-allreduce,performance/exposed-communication"
 OPTIONS = ("--skip", SKIPPED, "--fail-on", "warning", "--deadline", "10")
 
-# False alarms that are known; a line goes when its alarm does.
-ALONE = "rank 0 computes the reference alone, so that a collective in the loss has no partner"
-BF16 = "an error under autocast is taken for ddpcheck's own"
-NOT_YET = {
-    "architectures:lstm": BF16,
-    "losses:contrastive_over_all_ranks": ALONE,
-    "random_draws:lstm_with_dropout": BF16,
-    "twins:unused_and_told_so": BF16,
-}
-
 
 def factories() -> list[ParameterSet]:
     """Return the places of all factories: the functions that end with what a factory returns."""
@@ -34,17 +24,13 @@ def factories() -> list[ParameterSet]:
         and isinstance(node.body[-1], ast.Return)
         and _is_target(node.body[-1].value)
     ]
-    return [pytest.param(place, marks=_not_yet(place), id=place) for place in found]
+    return [pytest.param(place, id=place) for place in found]
 
 
 def _is_target(value: ast.expr | None) -> bool:
     return isinstance(value, ast.Tuple) or (
         isinstance(value, ast.Call) and ast.unparse(value.func) == "Target"
     )
-
-
-def _not_yet(place: str) -> list[pytest.MarkDecorator]:
-    return [pytest.mark.xfail(reason=NOT_YET[place])] if place in NOT_YET else []
 
 
 @pytest.mark.parametrize("place", factories())

@@ -44,7 +44,7 @@ def session_of(process: psutil.Process) -> int:
 
 def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
+        return int(server.getsockname()[1])
 
 
 def test_ctrl_c_ends_every_process_and_leaves_no_report(tmp_path: Path) -> None:

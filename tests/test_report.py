@@ -53,7 +53,8 @@ ERROR, WARNING, INFO = Severity
 VERDICTS = [
     # ranks, checks, findings, verdict, exit code when failing on errors and on warnings
     ([OK], [PASS], [], Verdict.PASS, (0, 0)),
-    ([OK], [SKIP], [], Verdict.PASS, (0, 0)),
+    ([OK], [PASS, SKIP], [], Verdict.PASS, (0, 0)),
+    ([OK], [SKIP], [], Verdict.INCOMPLETE, (4, 4)),
     ([OK], [PASS], [INFO], Verdict.PASS, (0, 0)),
     ([OK], [FAIL], [WARNING], Verdict.WARN, (0, 1)),
     ([OK, FAILED], [FAIL], [INFO, WARNING, ERROR], Verdict.FAIL, (1, 1)),

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 # Replicas that apply the same gradient are equal bit by bit. Differences of some units in the
 # last place come from kernels that are not deterministic, and are no fault of the training.
-ROUNDING_UNITS = 8.0
+ROUNDING_UNITS = 1.0
 # A gradient that misses a bucket in one step raises in the next: two steps tell.
 GRADIENT_STEPS = 2
 

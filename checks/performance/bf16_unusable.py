@@ -46,17 +46,18 @@ class Facts(msgspec.Struct, frozen=True):
 
 def probe(ctx: Context) -> Facts:
     """Compute loss and gradients of one batch in float32 and under bfloat16 autocast."""
-    from ddpcheck.target.precision import timed_loss
-    from ddpcheck.target.reference import first_slice
+    from ddpcheck.target.live import moved
+    from ddpcheck.target.precision import timed_bf16_loss, timed_loss
+    from ddpcheck.target.reference import first_slice, rehearse_loss
 
     live = ctx.require_target()
     # Many CPUs emulate bfloat16: some samples are enough to see it.
     batch = next(live.batches()) if ctx.on_gpu else first_slice(live)
     steps = TIMED_STEPS[ctx.profile] if ctx.on_gpu else 1
-    loss, step_s = timed_loss(live, batch, steps, bf16=False)
-    loss_bf16, step_bf16_s = timed_loss(live, batch, steps, bf16=True)
-    shown = loss_bf16 if math.isfinite(loss_bf16) else None
-    return Facts(live.device, loss, shown, step_s, step_bf16_s)
+    rehearse_loss(live, moved(batch, live.device))
+    loss, step_s = timed_loss(live, batch, steps)
+    loss_bf16, step_bf16_s = timed_bf16_loss(live, batch, steps)
+    return Facts(live.device, loss, loss_bf16, step_s, step_bf16_s)
 
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:

@@ -67,10 +67,13 @@ def build_report(
     )
 
 
-def assemble(run_dir: Path, reasons: Mapping[int, str]) -> Report:
+def assemble(
+    run_dir: Path, reasons: Mapping[int, str], checks: Sequence[Check] | None = None
+) -> Report:
     """Return the report that the rank files in ``run_dir`` allow; raises ReportError.
 
-    ``reasons`` says of some ranks why they are gone; any other rank whose file does not
+    ``checks`` are those that were asked for, all there are by default. ``reasons`` says of
+    some ranks why they are gone; any other rank whose file does not
     reach the end of the last stage is gone too.
     """
     try:
@@ -80,16 +83,17 @@ def assemble(run_dir: Path, reasons: Mapping[int, str]) -> Report:
     entries = {seat: told for seat, told in _read_rank_files(run_dir).items() if _presence(told)}
     stage = _last_stage(entries)
     behind = {seat for seat, told in entries.items() if not _has_ended(told, stage)}
-    absent = sorted(set(range(run.requested_world_size)) - set(entries))
+    here = {present.rank for told in entries.values() if (present := _presence(told))}
+    absent = sorted(set(range(run.requested_world_size)) - here)
     # Where nobody is missing and nobody is behind, all ended at once: there is no report.
     gone = {
-        seat: reasons.get(seat, f"its file ends after stage {stage}" if stage else "its file ends")
+        seat: reasons.get(seat, "its file ends")
         for seat in entries
         if seat in reasons or seat in behind or not (reasons or behind or absent)
     }
     return build_report(
         run,
-        [_judgement(check, entries) for check in catalogue()],
+        [_judgement(check, entries) for check in checks or catalogue()],
         entries,
         gone,
         absent=absent,

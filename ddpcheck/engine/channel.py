@@ -88,6 +88,14 @@ class Channel:
             return None
         return self.read_message(key, kind)
 
+    def hear_or_end(self, key: str, kind: type[T], timeout_s: float) -> T | None:
+        """Return the announcement, or None when the run ends, or ``timeout_s`` does, before it."""
+        until = time.monotonic() + timeout_s
+        while not self.poll([key], LONGEST_PAUSE_S):
+            if self.has(ENDED) or time.monotonic() > until:
+                return None
+        return self.read_message(key, kind)
+
     def read_message(self, key: str, kind: type[T]) -> T:
         """Return the announcement, which must be there."""
         return jsontext.decode(self._store.get(key), kind)

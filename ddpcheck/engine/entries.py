@@ -1,6 +1,7 @@
 """What ranks tell: the same entries travel over the channel and into the rank files."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -97,11 +98,13 @@ class Journal:
     def __init__(self, run_dir: Path, rank: int) -> None:
         self.path = run_dir / "ranks" / f"{rank}.jsonl"
         self.broken = ""
+        # Once: a run directory that is discarded later must not come back.
+        with suppress(OSError):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
 
     def write(self, entries: Iterable[Entry]) -> None:
         """Append the entries; a full disk or a lost directory must not end the run."""
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
             with self.path.open("ab") as file:
                 file.write(pack(entries))
         except OSError as error:

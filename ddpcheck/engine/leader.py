@@ -162,6 +162,7 @@ class Leader:
             told = self._gather(step)
             refusals = [e.message for each in told.values() for e in each if isinstance(e, Refused)]
             if refusals:
+                self._channel.announce(f"decision/{step.stage.value}", Decision(go=False))
                 return refusals[0]
             judged = [judge_check(check, told) for check in step.checks]
             self._judgements += judged

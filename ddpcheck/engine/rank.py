@@ -271,7 +271,7 @@ def _assignment(
     patience_s = deadline_s + LEADER_SLACK_S
     if who.rank != 0 and not channel.poll(["leader"], deadline_s):
         lead()
-    return channel.hear("assignment", Assignment, patience_s)
+    return channel.hear_or_end("assignment", Assignment, patience_s)
 
 
 def _no_leader(who: Identity, deadline_s: float) -> int:

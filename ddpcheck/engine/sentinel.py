@@ -15,7 +15,7 @@ from ddpcheck.errors import ExitCode
 
 BEAT_S = 0.5
 # After the verdict a rank has this long to leave by itself: it may close NCCL, or be stuck.
-LEAVE_S = 3.0
+LEAVE_S = 1.5
 # Once a rank has raised, the others' checks end within this time or will not end.
 RAISED_GRACE_S = 3.0
 # Past its deadline plus this, a process whose GIL is held is ended by faulthandler's own thread.

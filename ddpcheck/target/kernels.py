@@ -29,7 +29,8 @@ def measure_kernels(parts: SplitParts, batches: Iterator[Any], steps: int) -> Ke
 
 
 def _profiled(parts: SplitParts, batches: Iterator[Any], steps: int) -> profile:
-    with profile(activities=ACTIVITIES) as trace:
+    trace = profile(activities=ACTIVITIES)
+    with trace:
         for _ in range(steps):
             parts.loss(parts.model, moved(next(batches), parts.device)).backward()
             parts.optimizer.step()

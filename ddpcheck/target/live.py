@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, count
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -85,12 +85,22 @@ def map_tensors(batch: Any, change: Callable[[torch.Tensor], Any]) -> Any:
     if isinstance(batch, torch.Tensor):
         return change(batch)
     if isinstance(batch, Mapping):
-        return {key: map_tensors(value, change) for key, value in batch.items()}
+        entries = {key: map_tensors(value, change) for key, value in batch.items()}
+        return _mapping_like(batch, entries)
     if isinstance(batch, tuple) and hasattr(batch, "_fields"):
         return type(batch)(*(map_tensors(value, change) for value in batch))
     if isinstance(batch, list | tuple):
         return type(batch)(map_tensors(value, change) for value in batch)
     return batch
+
+
+def _mapping_like(batch: Mapping[Any, Any], entries: dict[Any, Any]) -> Mapping[Any, Any]:
+    """Return the entries as a mapping of the batch's type, whose entries may be attributes."""
+    make: Any = type(batch)
+    try:
+        return cast("Mapping[Any, Any]", make(entries))
+    except TypeError:  # it is made in another way
+        return entries
 
 
 def tensors_in(batch: Any) -> list[torch.Tensor]:

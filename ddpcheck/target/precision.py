@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any
 
@@ -11,7 +12,19 @@ from ddpcheck.target.live import LiveTarget, moved
 from ddpcheck.target.reference import steady
 
 
-def timed_loss(live: LiveTarget, batch: Any, steps: int, *, bf16: bool) -> tuple[float, float]:
+def timed_bf16_loss(live: LiveTarget, batch: Any, steps: int) -> tuple[float | None, float]:
+    """Return ``timed_loss`` under bfloat16 autocast; no loss where it raises or is no number."""
+    try:
+        loss, fastest_s = timed_loss(live, batch, steps, bf16=True)
+    except Exception:  # what the user's model does under autocast is no fault of the check
+        live.module.zero_grad(set_to_none=True)
+        return None, float("inf")
+    return loss if math.isfinite(loss) else None, fastest_s
+
+
+def timed_loss(
+    live: LiveTarget, batch: Any, steps: int, *, bf16: bool = False
+) -> tuple[float, float]:
     """Return the loss, and the fastest of ``steps`` passes after a warm-up in wall seconds."""
     placed = moved(batch, live.device)
     kind = torch.device(live.device).type

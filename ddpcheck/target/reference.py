@@ -10,12 +10,13 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
+import torch.distributed as dist
 from torch import nn
 
 from ddpcheck.check import Skip
 from ddpcheck.measures.sketch import Sketch
 from ddpcheck.target.live import LiveTarget, map_tensors, moved, tensors_in
-from ddpcheck.target.sketch import sketch_all
+from ddpcheck.target.sketch import sketch, sketch_all
 from ddpcheck.target.target import Loss
 
 SLICE_SAMPLES = 2
@@ -60,6 +61,17 @@ def rehearse_loss(live: LiveTarget, batch: Any) -> None:
         raise Skip(f"the loss does not compute in evaluation mode: {_line(error)}") from error
 
 
+def communicates(live: LiveTarget, batch: Any) -> bool:
+    """Return whether the bare module's loss calls collectives, by the group's own count."""
+    count = getattr(dist.group.WORLD, "_get_sequence_number_for_group", None)
+    if count is None:
+        return False
+    before = int(count())
+    with steady(live.module), torch.no_grad():
+        live.loss(live.module, batch)
+    return int(count()) != before
+
+
 def joined_gradient(live: LiveTarget, slices: Sequence[Any]) -> dict[str, torch.Tensor]:
     """Return the float64 gradient of one process on all slices as one batch.
 
@@ -80,19 +92,22 @@ def compare(
 ) -> Comparison | str:
     """Compare DDP's gradient with that of one process, or return why that cannot be done.
 
-    ``texts`` are the slices of all ranks, ``piece`` this rank's own. Every rank must call this at once: a loss that
-    counts its samples over all ranks needs all of them to answer, and then, since all hold
-    the same joined batch, still gives its gradient.
+    ``texts`` are the slices of all ranks, ``piece`` this rank's own. A loss that communicates
+    is not compared: what it is on the joined batch, only its author knows.
     """
-    shaped = [_in_shape_of(piece, from_text(text)) for text in texts]
+    if communicates(live, moved(piece, live.device)):
+        return "the loss communicates with other ranks: one process alone has no such loss"
     try:
+        shaped = [_in_shape_of(piece, from_text(text)) for text in texts]
         first, again = (_gradient_alone(live, shaped[rank]) for _ in range(2))
         distances_to = distances(live, shaped, synced)
     except Skip as skip:
         return str(skip)
-    if any(not torch.equal(first[name], again[name]) for name in first):
+    own = sketch_all(first.items())
+    # By their bits: a loss that is not a number is the same each time, and not equal to itself.
+    if {n: o.digest for n, o in own.items()} != {n: sketch(a).digest for n, a in again.items()}:
         return "the loss draws random numbers, so that no two computations of it agree"
-    return Comparison(sketch_all(first.items()), distances_to)
+    return Comparison(own, distances_to)
 
 
 class Comparison(NamedTuple):
@@ -204,6 +219,8 @@ def _joined(slices: Sequence[Any]) -> Any:
 
 def _in_shape_of(mould: Any, tensors: Sequence[torch.Tensor]) -> Any:
     own = iter(tensors)
+    if len(tensors) != len(tensors_in(mould)):
+        raise Skip("the ranks' batches cannot be joined: they have not the same tensors")
     return map_tensors(mould, lambda _tensor: next(own))
 
 

@@ -267,7 +267,6 @@ class TestWhatACrashLeft:
                 {"0.jsonl": LATE, "1.jsonl": LATE[:-5]},
                 [(0, "ok"), (0, "lost"), (1, "lost")],
                 id="two processes claimed rank 0",
-                marks=pytest.mark.xfail(reason="absent ranks are told by their seats"),
             ),
             pytest.param(
                 {"0.jsonl": LATE, "1.jsonl": pack(told(1, *STAGES))[:-5]},
@@ -327,7 +326,6 @@ class TestWhatACrashLeft:
         assert report.ranks[1].reason.endswith(" in environment/version-mismatch")
         assert report.ranks[1].last_seen == LastSeen("environment/version-mismatch")
 
-    @pytest.mark.xfail(reason="the stage is the farthest rank's, not its own")
     def test_a_rank_is_not_said_to_have_ended_the_stage_of_another(self, tmp_path: Path) -> None:
         report = assemble(left(tmp_path, {"0.jsonl": LATE, "1.jsonl": EARLY}), {})
         assert "after stage rehearsal" not in report.ranks[1].reason

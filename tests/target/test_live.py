@@ -1,5 +1,5 @@
-from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections import OrderedDict, UserDict
+from collections.abc import Iterator, MutableMapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple, cast
 
@@ -159,7 +159,9 @@ def doubled(tensor: torch.Tensor) -> torch.Tensor:
         pytest.param([torch.ones(1), 3], [torch.full((1,), 2.0), 3], id="a list"),
         pytest.param((torch.ones(1), None), (torch.full((1,), 2.0), None), id="a tuple"),
         pytest.param({"x": torch.ones(1)}, {"x": torch.full((1,), 2.0)}, id="a dict"),
-        pytest.param(OrderedDict(x=torch.ones(1)), {"x": torch.full((1,), 2.0)}, id="a mapping"),
+        pytest.param(
+            OrderedDict(x=torch.ones(1)), OrderedDict(x=torch.full((1,), 2.0)), id="a mapping"
+        ),
         pytest.param(
             {"x": [(torch.ones(1), "t")]}, {"x": [(torch.full((1,), 2.0), "t")]}, id="nested"
         ),
@@ -174,6 +176,59 @@ def test_tensors_are_mapped_in_their_containers(batch: Any, wanted: Any) -> None
     mapped = map_tensors(batch, doubled)
     assert type(mapped) is type(wanted)
     assert repr(mapped) == repr(wanted)
+
+
+class Encoding(UserDict[str, torch.Tensor]):
+    """A mapping whose entries are attributes too, as tokenizers return them."""
+
+    def __getattr__(self, name: str) -> torch.Tensor:
+        if name not in self.data:
+            raise AttributeError(name)
+        return self.data[name]
+
+
+def test_a_mapping_keeps_its_attributes() -> None:
+    assert torch.equal(map_tensors(Encoding(x=torch.ones(1)), doubled).x, torch.tensor([2.0]))
+
+
+class Wrapped(MutableMapping[str, torch.Tensor]):
+    """A mapping that shares its entries with its shallow copies."""
+
+    def __init__(self, **entries: torch.Tensor) -> None:
+        self.entries = entries
+
+    def __getitem__(self, key: str) -> torch.Tensor:
+        return self.entries[key]
+
+    def __setitem__(self, key: str, value: torch.Tensor) -> None:
+        self.entries[key] = value
+
+    def __delitem__(self, key: str) -> None:
+        del self.entries[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.entries)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        {"x": torch.ones(1)},
+        OrderedDict(x=torch.ones(1)),
+        Encoding(x=torch.ones(1)),
+        pytest.param(
+            Wrapped(x=torch.ones(1)),
+        ),
+    ],
+)
+def test_the_loaders_own_batch_stays_as_it_is(batch: Any) -> None:
+    tensor = batch["x"]
+    map_tensors(batch, doubled)
+    assert tensors_in(batch)[0] is tensor
+    assert batch["x"] is tensor
 
 
 def test_tensors_come_in_order_and_each_as_often_as_it_is_there() -> None:

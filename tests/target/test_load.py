@@ -158,6 +158,12 @@ def test_a_factory_that_raises_is_told_with_its_line(body: str, words: list[str]
     assert [word for word in words if word not in message] == []
 
 
+@pytest.mark.parametrize("body", ["json.loads('{')", "json.dumps({1, 2})"])
+def test_what_a_library_raises_is_told_with_the_users_line(body: str) -> None:
+    written(f"import json\ndef make():\n    {body}\n")
+    assert "my_training.py:3" in refusal("my_training.py:make")
+
+
 def test_a_factory_that_wants_arguments_is_told() -> None:
     written("def make(args):\n    pass")
     assert "missing 1 required positional argument: 'args'" in refusal("my_training.py:make")

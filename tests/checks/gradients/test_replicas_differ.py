@@ -134,7 +134,7 @@ def test_the_message_tells_the_first_parameter_how_far_and_how_many() -> None:
     usual = rank(after=END | {"c": sketched(2.0)})
     (finding,) = judge({0: usual, 1: odd, 2: usual})
     assert finding.message == (
-        "parameter b is the first of 2 that differ; relative difference 5.0e-01, limit 1e-06"
+        "parameter b is the first of 2 that differ; relative difference 5.0e-01, limit 1e-07"
     )
     assert finding.evidence == {"parameter": "b", "relative_difference": 0.5}
 
@@ -170,9 +170,16 @@ def test_a_parameter_of_zeros_that_diverged_on_one_rank_is_an_error(value: float
 
 @pytest.mark.parametrize("unit", [FLOAT32, BFLOAT16])
 def test_rounding_is_no_more_than_information(unit: float) -> None:
-    near = rank(after=END | {"b": sketched(2.99 * (1 + 4 * unit))}, unit=unit)
+    near = rank(after=END | {"b": sketched(2.99 * (1 + unit / 2))}, unit=unit)
     (finding,) = judge({0: rank(unit=unit), 1: near})
     assert (finding.severity, finding.confidence) == (Severity.INFO, Confidence.LOW)
+
+
+def test_two_percent_are_no_rounding_even_in_bfloat16() -> None:
+    # As after four steps of SGD with a rate of 0.1 on one rank and 0.2 on the other.
+    far = rank(after=END | {"b": sketched(2.99 * 1.02)}, unit=BFLOAT16)
+    (finding,) = judge({0: rank(unit=BFLOAT16), 1: far})
+    assert finding.severity is Severity.ERROR
 
 
 def test_more_than_rounding_is_an_error() -> None:

@@ -1,0 +1,82 @@
+"""The loss is not a number on some ranks.
+
+Why it matters
+    One rank's infinity or NaN goes through the all-reduce into every rank's gradient: after
+    one step all parameters are NaN, and nothing tells which rank's data it was.
+
+What to do
+    Look at the named ranks' batches: empty, unlabelled, or out of range. Skipping the batch
+    on that rank alone would leave the others waiting: agree on it first, by an all-reduce.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ddpcheck.check import Context, Skip
+from ddpcheck.finding import Finding
+
+if TYPE_CHECKING:
+    import torch
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """How many losses there were; ``first_bad`` is the first step without a finite one."""
+
+    steps: int
+    first_bad: int | None = None
+
+
+class Observer:
+    """Looks at the loss of each step."""
+
+    def __init__(self, ctx: Context) -> None:
+        del ctx
+        self._steps = 0
+        self._bad: int | None = None
+
+    def on_loss(self, step: int, loss: torch.Tensor) -> None:
+        """Note the first step whose loss is not finite."""
+        if loss.is_meta:
+            return  # it has no value: devices/wrong-device says so
+        self._steps = step + 1
+        if self._bad is None and not math.isfinite(float(loss.detach())):
+            self._bad = step
+
+    def facts(self) -> Facts:
+        """Return what was seen; raises Skip when there was no loss."""
+        if not self._steps:
+            raise Skip("no loss was computed")
+        return Facts(self._steps, self._bad)
+
+
+def judge(facts: Mapping[int, Facts]) -> list[Finding]:
+    """Return a finding that names the ranks that had no finite loss first.
+
+    Ranks that follow a step later have it from them, through the all-reduce.
+    """
+    bad = {rank: fact.first_bad for rank, fact in facts.items() if fact.first_bad is not None}
+    if not bad:
+        return []
+    first = min(bad.values())
+    ranks = tuple(sorted(rank for rank, step in bad.items() if step == first))
+    return [
+        Finding(
+            title="the loss is not a number",
+            message=f"in step {first} on {len(ranks)} of {len(facts)} ranks",
+            fix="look at the named ranks' batch of that step; agree on a skip on all ranks",
+            ranks=ranks,
+            evidence={"first_bad": {str(rank): step for rank, step in sorted(bad.items())}},
+        )
+    ]
+
+
+def summarize(facts: Mapping[int, Facts]) -> str:
+    """Return how many steps were looked at."""
+    if any(fact.first_bad is not None for fact in facts.values()):
+        return ""
+    return f"{min(fact.steps for fact in facts.values())} steps with a finite loss on every rank"
