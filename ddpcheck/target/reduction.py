@@ -95,6 +95,8 @@ class Reducer:
         dtype = got.dtype
         allowed = tolerance(case.op, dtype, self._ctx.world_size)
         wanted = exact.to(torch.float64) if allowed else exact.to(dtype)
+        if not allowed and torch.equal(got, wanted):
+            return None
         bad = (got.double() - wanted).abs().le(allowed).logical_not() if allowed else got != wanted
         count = int(bad.sum())
         if not count:

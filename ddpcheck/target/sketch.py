@@ -31,7 +31,9 @@ def sketch(tensor: torch.Tensor) -> Sketch:
     """Return the sketch of a tensor of any shape and dtype, computed on its device."""
     flat = _in_real_numbers(tensor.detach()).reshape(-1)
     rows = _in_rows(flat.double())
-    turned = (rows @ _normals(str(flat.device))) * _signs(len(rows), str(flat.device))
+    turned = (rows @ _normals(str(flat.device))[: rows.shape[1]]) * _signs(
+        len(rows), str(flat.device)
+    )
     values = torch.cat([rows.norm().reshape(1), turned.sum(dim=0)]).tolist()
     return Sketch(_digest(flat), values[0], tuple(values[1:]))
 
@@ -55,6 +57,8 @@ def _in_real_numbers(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _in_rows(flat: torch.Tensor) -> torch.Tensor:
+    if len(flat) < CHUNK:
+        return flat.reshape(1, -1)
     padding = -len(flat) % CHUNK
     return torch.nn.functional.pad(flat, (0, padding)).reshape(-1, CHUNK)
 
