@@ -63,6 +63,10 @@ class Channel:
         self._store.set(f"member/{member}", pack([present]).decode())
         return member
 
+    def arrivals(self) -> int:
+        """Return how many processes have come so far."""
+        return self._store.add("arrivals", 0)
+
     def claim_lead(self, member: int) -> bool:
         """Return whether this member leads: the first to claim does."""
         leader = self._store.compare_set("leader", "", str(member))

@@ -34,7 +34,7 @@ from ddpcheck.engine.leader import Leader, OnReport, Task
 from ddpcheck.engine.plan import Step, probe_deadline_s, steps_of
 from ddpcheck.engine.rehearsal import STEPS, rehearse
 from ddpcheck.engine.sentinel import Sentinel, Whereabouts
-from ddpcheck.errors import DdpcheckError, ExitCode, TargetError
+from ddpcheck.errors import DdpcheckError, ExitCode, LaunchError, TargetError
 from ddpcheck.launch.identity import Identity, identity
 from ddpcheck.launch.meeting import join_store, key_prefix, open_store
 from ddpcheck.launch.stores import PrefixStore, Store
@@ -80,7 +80,11 @@ def run_rank(settings: RunSettings, run_id: str, on_report: OnReport) -> int:
     assignment = _assignment(channel, who, deadline_s, lead)
     if assignment is None:
         end = channel.hear(ENDED, End, LEADER_SLACK_S)
+        leader.join()
+        _farewell(channel, member, is_host=hosted is not None)
         return end.exit_code if end else _no_leader(who, deadline_s)
+    if member >= len(assignment.seats):
+        raise LaunchError(f"rank {who.rank} on {who.host} came when the ranks were complete")
     seat = assignment.seats[member]
     work = RankWork(settings, who, store, assignment, seat, steps)
     sentinel = Sentinel(Channel(new_store()), seat, work.whereabouts)
@@ -90,7 +94,7 @@ def run_rank(settings: RunSettings, run_id: str, on_report: OnReport) -> int:
     work.whereabouts.retire()
     sentinel.join()
     leader.join()
-    _farewell(channel, assignment, seat, is_host=hosted is not None)
+    _farewell(channel, member, is_host=hosted is not None)
     return code
 
 
@@ -282,9 +286,9 @@ def _no_leader(who: Identity, deadline_s: float) -> int:
     return ExitCode.INCOMPLETE
 
 
-def _farewell(channel: Channel, assignment: Assignment, seat: int, *, is_host: bool) -> None:
+def _farewell(channel: Channel, member: int, *, is_host: bool) -> None:
     with suppress(RuntimeError):  # the host of the store may have gone first
-        channel.tell(f"farewell/{seat}", [])
+        channel.tell(f"farewell/{member}", [])
         if is_host:
-            others = [f"farewell/{other}" for other in assignment.seats]
+            others = [f"farewell/{other}" for other in range(channel.arrivals())]
             channel.poll(others, FAREWELL_S)
