@@ -110,14 +110,16 @@ def _all_reduce(tensor: torch.Tensor, case: Case) -> torch.Tensor:
     work = dist.all_reduce(tensor, getattr(dist.ReduceOp, case.op), async_op=case.mode == "async")
     if work is not None:
         work.wait()
-    return tensor if tensor.dim() == 1 else tensor[:, 0]
+    return tensor if tensor.dim() == 1 else tensor.t().reshape(-1)[-case.size :]
 
 
 def _laid_out(values: torch.Tensor, layout: str) -> torch.Tensor:
     if layout == "contiguous":
         return values.clone()
-    # Dense, but with strides (1, size): backends must not reduce in row order.
-    return torch.stack([values, values]).t()
+    # Dense, but with strides (1, half): backends must not reduce in row order. An odd size gets
+    # its first value twice.
+    half = -(-len(values) // 2)
+    return torch.cat([values[: 2 * half - len(values)], values]).reshape(2, half).t()
 
 
 def _is_refusal(message: str) -> bool:
