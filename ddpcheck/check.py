@@ -123,13 +123,6 @@ class Context:
         """Return whether this rank works on a CUDA device."""
         return self.device.startswith("cuda")
 
-    def synchronize(self) -> None:
-        """Wait until the device has done all its queued work."""
-        if self.on_gpu:
-            import torch
-
-            torch.cuda.synchronize(self.device)
-
 
 Facts = msgspec.Struct
 

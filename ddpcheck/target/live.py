@@ -115,6 +115,12 @@ def moved(batch: Any, device: str) -> Any:
     return map_tensors(batch, lambda tensor: tensor.to(device, non_blocking=True))
 
 
+def settle(device: str) -> None:
+    """Wait until the device has done all its queued work."""
+    if device != "cpu":
+        torch.cuda.synchronize(device)
+
+
 def _placed(module: nn.Module, device: str) -> nn.Module:
     # A model that its factory placed itself is left as it is, for the placement audit.
     places = {tensor.device.type for tensor in chain(module.parameters(), module.buffers())}

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ddpcheck.target.live import LiveTarget, moved
+from ddpcheck.target.live import LiveTarget, moved, settle
 from ddpcheck.target.reference import steady
 
 
@@ -32,18 +32,13 @@ def timed_loss(
     loss = torch.zeros(())
     with steady(live.module):
         for number in range(steps + 1):
-            _settle(live.device)
+            settle(live.device)
             started = time.perf_counter()
             with torch.autocast(kind, dtype=torch.bfloat16, enabled=bf16):
                 loss = live.loss(live.module, placed)
             loss.backward()
-            _settle(live.device)
+            settle(live.device)
             if number:
                 fastest_s = min(fastest_s, time.perf_counter() - started)
             live.module.zero_grad(set_to_none=True)
     return float(loss.detach()), fastest_s
-
-
-def _settle(device: str) -> None:
-    if device != "cpu":
-        torch.cuda.synchronize(device)

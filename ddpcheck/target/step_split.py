@@ -15,7 +15,7 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from ddpcheck.measures.split import StepSplit
-from ddpcheck.target.live import moved
+from ddpcheck.target.live import moved, settle
 from ddpcheck.target.target import Loss
 
 # DDP rebuilds its buckets after the first backward pass, and caches warm up.
@@ -85,10 +85,10 @@ def _split(synced: Sequence[_Times], alone: Sequence[_Times]) -> StepSplit:
 
 def _timed_step(parts: SplitParts, batches: Iterator[Any], *, sync: bool) -> _Times:
     """Time one step from outside by the wall clock, and its parts by marks within it."""
-    _settle(parts.device)
+    settle(parts.device)
     started = time.perf_counter()
     marks = _marked_step(parts, batches, sync=sync)
-    _settle(parts.device)
+    settle(parts.device)
     step_s = time.perf_counter() - started
     spans = [start.until(end) for start, end in pairwise(marks)]
     data_s, forward_s, backward_s, optimizer_s = spans
@@ -131,8 +131,3 @@ def _communication_s(model: DistributedDataParallel) -> float:
     """Return the time from the first all-reduce's start to the last one's end, in seconds."""
     logged = model._get_ddp_logging_data()
     return float(logged.get("backward_comm_time", 0)) / 1e9
-
-
-def _settle(device: str) -> None:
-    if device != "cpu":
-        torch.cuda.synchronize(device)
