@@ -29,7 +29,8 @@ CPU_RANKS = 2
 
 def run(settings: RunSettings, options: LaunchOptions, argv: Sequence[str]) -> int:
     """Carry out ``ddpcheck run``: as one rank inside a launcher, or start the ranks."""
-    select(catalogue(), settings.select, settings.skip)
+    if settings.select or settings.skip:
+        select(catalogue(), settings.select, settings.skip)  # a wrong name is told at once
     if started_by_launcher(os.environ):
         from ddpcheck.engine.rank import run_rank
 
