@@ -20,6 +20,7 @@ import msgspec
 
 from ddpcheck.check import Check, Stage
 from ddpcheck.errors import CatalogueError, UsageError
+from ddpcheck.measures.testimony import Testimony
 
 ENTRY_POINT_GROUP = "ddpcheck.checks"
 BUILT_IN = "ddpcheck.checks"
@@ -45,11 +46,14 @@ def select(
     """Return the checks whose id is in ``wanted`` (empty: all) and not in ``unwanted``.
 
     Each entry is an id, a family, or a pattern such as ``gradients/*``. Raises
-    UsageError for an entry that matches nothing.
+    UsageError for an entry that matches nothing. What became of the ranks is always judged,
+    unless it is unwanted.
     """
     kept = {check.id for entry in wanted for check in _matching(checks, entry)}
     dropped = {check.id for entry in unwanted for check in _matching(checks, entry)}
-    return tuple(c for c in checks if (not kept or c.id in kept) and c.id not in dropped)
+    return tuple(
+        c for c in checks if (not kept or c.id in kept or c.is_inquest) and c.id not in dropped
+    )
 
 
 def check_named(check_id: str) -> Check:
@@ -69,8 +73,11 @@ def validated(module: ModuleType) -> Check:
         raise CatalogueError(f"{check_id}: Facts must be a frozen msgspec.Struct")
     if not facts_type.__struct_config__.frozen:
         raise CatalogueError(f"{check_id}: Facts must be a frozen msgspec.Struct")
-    if hasattr(module, "probe") == hasattr(module, "Observer"):
-        raise CatalogueError(f"{check_id}: needs either a function probe or a class Observer")
+    ways = [facts_type is Testimony, hasattr(module, "probe"), hasattr(module, "Observer")]
+    if ways.count(True) != 1:
+        raise CatalogueError(
+            f"{check_id}: needs either a function probe, a class Observer, or Facts = Testimony"
+        )
     if not callable(getattr(module, "judge", None)):
         raise CatalogueError(f"{check_id}: needs a function judge")
     manual = inspect.getdoc(module) or ""
@@ -82,6 +89,8 @@ def validated(module: ModuleType) -> Check:
 
 
 def _stage_of(family: str, module: ModuleType) -> Stage:
+    if module.Facts is Testimony:
+        return Stage.RANKS
     own = not hasattr(module, "Observer") and family in {stage.value for stage in Stage}
     return Stage(family) if own else Stage.REHEARSAL
 

@@ -7,7 +7,8 @@ A check is a module, not a class to inherit from. It has
 * ``Facts``, a frozen ``msgspec.Struct``: what one rank measured;
 * ``probe(ctx) -> Facts``, or a class ``Observer`` whose ``on_<event>`` methods are
   called while a training script or the rehearsal runs, and whose ``facts()``
-  returns what it saw;
+  returns what it saw; neither, when ``Facts`` is ``Testimony``: what the engine knows of
+  each rank at the end;
 * ``judge(facts) -> list[Finding]``, pure: the facts of every rank in, findings out;
 * optionally ``summarize(facts) -> str``: one line for the report, and
   ``recommend(facts) -> dict[str, Recommendation]``: settings for ``train``.
@@ -26,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import msgspec
 
 from ddpcheck.finding import Finding, Recommendation
+from ddpcheck.measures.testimony import Testimony
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -46,6 +48,7 @@ class Stage(StrEnum):
     DEVICES = "devices"
     COLLECTIVES = "collectives"
     REHEARSAL = "rehearsal"
+    RANKS = "ranks"
 
     @property
     def order(self) -> int:
@@ -137,6 +140,11 @@ class Check:
     manual: str
     facts_type: type[Facts]
     module: ModuleType = field(repr=False)
+
+    @property
+    def is_inquest(self) -> bool:
+        """Return whether the check judges how the ranks came through, measuring nothing."""
+        return self.facts_type is Testimony
 
     @property
     def is_observer(self) -> bool:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ddpcheck.catalogue import catalogue, check_named, select
 from ddpcheck.engine.assembly import RUN_NAME, assemble
-from ddpcheck.engine.rundir import discard, make_run_dir, new_run_id, point_latest_to
+from ddpcheck.engine.plan import probe_deadline_s, silence_s
+from ddpcheck.engine.rundir import discard, keep_report, make_run_dir, new_run_id, spare_dir
 from ddpcheck.errors import ExitCode, LaunchError, ReportError, UsageError
 from ddpcheck.launch.gpus import visible_gpus
 from ddpcheck.launch.identity import started_by_launcher
@@ -19,9 +22,11 @@ from ddpcheck.report import (
     Report,
     exit_code_of,
     read_report,
-    write_report,
 )
 from ddpcheck.settings import LaunchOptions, RunSettings, TrainSettings
+
+if TYPE_CHECKING:
+    from ddpcheck.launch.local import Ending
 
 # Without a GPU, two ranks are the fewest that can disagree.
 CPU_RANKS = 2
@@ -57,10 +62,13 @@ def train(settings: TrainSettings, options: LaunchOptions, argv: Sequence[str]) 
     from ddpcheck.launch.local import launch_local
 
     read_report(Path(settings.report))  # a missing one is better told before torch is imported
-    departures = launch_local(train_in_rank, settings, nproc)
+    ending = launch_local(train_in_rank, settings, nproc)
+    if ending.interrupted:
+        return ExitCode.INTERRUPTED
+    departures = ending.departures
     for departure in departures:
         if departure.exit_code not in set(ExitCode):
-            sys.stderr.write(f"ddpcheck: rank {departure.rank} {departure.reason}\n")
+            sys.stderr.write(f"ddpcheck: rank {departure.rank}: {departure.ended_by}\n")
     missing = len(departures) < nproc
     known = [d.exit_code for d in departures if d.exit_code in set(ExitCode)]
     worst = max(known, default=ExitCode.INTERNAL)
@@ -133,6 +141,7 @@ def train_in_rank(settings: TrainSettings) -> int:
     """Be one local rank of the reference training."""
     from ddpcheck.train.rank import train_rank
 
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # there is nothing to tell of a broken training
     return train_rank(settings)
 
 
@@ -141,29 +150,44 @@ def _run_alone(settings: RunSettings, nproc: int) -> int:
 
     run_id = new_run_id()
     run_dir = make_run_dir(settings.report_dir, run_id)
+    deadline_s = probe_deadline_s(settings.deadline_s, settings.profile, nproc)
+    job = LocalRun(settings, run_id)
     try:
-        departures = launch_local(run_in_rank, LocalRun(settings, run_id), nproc)
+        ending = launch_local(run_in_rank, job, nproc, silence_s(deadline_s))
     except KeyboardInterrupt:
         discard(run_dir)
         raise
-    if not (run_dir / REPORT_NAME).is_file():
-        codes = {departure.exit_code for departure in departures}
-        if codes <= {ExitCode.USAGE}:
-            discard(run_dir)
-            return ExitCode.USAGE
-        if not (run_dir / RUN_NAME).is_file():
-            raise LaunchError(
-                "no rank came as far as the roll call: "
-                + "; ".join(f"rank {each.rank} {each.reason}" for each in departures)
-                + f"; their messages stand above, their files in {run_dir}"
-            )
-        by_rank = {departure.rank: departure.reason for departure in departures}
+    place = next((d for d in (run_dir, spare_dir(run_dir)) if (d / REPORT_NAME).is_file()), None)
+    if place is None:
+        place = _made_up(settings, run_dir, ending, nproc)
+    if place is None:
+        return ExitCode.INTERRUPTED if ending.interrupted else ExitCode.USAGE
+    finished = read_report(place)
+    _show(finished, settings.format, place / REPORT_NAME)
+    code = exit_code_of(finished, settings.fail_on)
+    return ExitCode.INTERRUPTED if ending.interrupted else code
+
+
+def _made_up(settings: RunSettings, run_dir: Path, ending: Ending, nproc: int) -> Path | None:
+    """Assemble the report that no rank wrote; return where it is, or None when it has no place.
+
+    Raises LaunchError when the ranks did not even meet.
+    """
+    codes = {departure.exit_code for departure in ending.departures}
+    if (run_dir / RUN_NAME).is_file():
+        # Those that did not leave by themselves have been ended: their files say why.
+        by_rank = dict.fromkeys(range(nproc), "")
+        by_rank |= {each.rank: each.ended_by for each in ending.departures}
         asked = select(catalogue(), settings.select, settings.skip)
-        write_report(assemble(run_dir, by_rank, asked), run_dir)
-        point_latest_to(run_dir)
-    finished = read_report(run_dir)
-    _show(finished, settings.format, run_dir / REPORT_NAME)
-    return exit_code_of(finished, settings.fail_on)
+        return keep_report(assemble(run_dir, by_rank, asked), run_dir).parent
+    if ending.interrupted or codes <= {ExitCode.USAGE}:
+        discard(run_dir)
+        return None
+    raise LaunchError(
+        "no rank came as far as the roll call: "
+        + "; ".join(f"rank {each.rank}: {each.ended_by}" for each in ending.departures)
+        + f"; their messages stand above, their files in {run_dir}"
+    )
 
 
 @dataclass(frozen=True)

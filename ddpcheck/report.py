@@ -15,6 +15,8 @@ from ddpcheck.finding import Finding, Recommendation, Severity
 
 FORMAT_VERSION = 1
 REPORT_NAME = "report.json"
+# What became of the ranks is judged in every run: that measures nothing of the machine.
+JUDGED_ALWAYS = "ranks"
 
 
 class Verdict(StrEnum):
@@ -134,15 +136,20 @@ def unfold(folded: Iterable[FoldedFact]) -> dict[int, Any]:
 def verdict_of(
     ranks: Iterable[RankRecord], checks: Iterable[CheckRecord], findings: Iterable[Finding]
 ) -> Verdict:
-    """Return the verdict; what did not run to its end is never a pass."""
+    """Return the verdict; what did not run to its end is never a pass.
+
+    Nor is a rank that failed, though no check has found out why.
+    """
+    ranks = tuple(ranks)
     gone = {RankOutcome.STALLED, RankOutcome.LOST}
-    outcomes = {check.outcome for check in checks}
+    outcomes = {check.outcome for check in checks if check.stage != JUDGED_ALWAYS}
     worst = max((finding.severity.weight for finding in findings), default=0)
     if any(rank.outcome in gone for rank in ranks):
         return Verdict.INCOMPLETE
     if worst == Severity.ERROR.weight:
         return Verdict.FAIL
-    if CheckOutcome.ERROR in outcomes or outcomes == {CheckOutcome.SKIP}:
+    failed = any(rank.outcome is RankOutcome.FAILED for rank in ranks)
+    if failed or CheckOutcome.ERROR in outcomes or outcomes == {CheckOutcome.SKIP}:
         return Verdict.INCOMPLETE
     return Verdict.WARN if worst == Severity.WARNING.weight else Verdict.PASS
 
@@ -156,9 +163,11 @@ def exit_code_of(report: Report, fail_on: Severity) -> ExitCode:
         return ExitCode.INCOMPLETE
     if any(finding.severity.weight >= fail_on.weight for finding in report.findings):
         return ExitCode.FINDINGS
-    if any(check.outcome is CheckOutcome.ERROR for check in report.checks):
+    failed = any(rank.outcome is RankOutcome.FAILED for rank in report.ranks)
+    if failed or any(check.outcome is CheckOutcome.ERROR for check in report.checks):
         return ExitCode.INTERNAL
-    if {check.outcome for check in report.checks} == {CheckOutcome.SKIP}:
+    measured = {check.outcome for check in report.checks if check.stage != JUDGED_ALWAYS}
+    if measured == {CheckOutcome.SKIP}:
         return ExitCode.INCOMPLETE
     return ExitCode.OK
 

@@ -23,6 +23,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+import psutil
+
 from ddpcheck.report import Report, read_report
 
 # Far above what any case takes on a busy machine: a run that hangs fails its test.
@@ -134,27 +136,36 @@ def _clean_environment() -> dict[str, str]:
 
 def _ask(words: list[str], report_dir: Path, environments: Sequence[Mapping[str, str]]) -> Ended:
     began = time.monotonic()
-    codes, stdout, stderr = _server().ask(words, environments)
+    codes, stdout, stderr = server().ask(words, environments)
     return Ended(tuple(codes), stdout, stderr, time.monotonic() - began, report_dir)
 
 
 @cache
-def _server() -> _Server:
-    return _Server()
+def server(**environment: str) -> Server:
+    """Return this process's server, in an environment with these variables."""
+    return Server(environment)
 
 
-class _Server:
+class Server:
     """The client's end of the server process, which ends when this process does."""
 
-    def __init__(self) -> None:
+    def __init__(self, environment: Mapping[str, str]) -> None:
         self._process = subprocess.Popen(
             [sys.executable, __file__],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=_clean_environment(),
+            env=_clean_environment() | environment,
             text=True,
             start_new_session=True,
         )
+
+    def processes(self) -> list[int]:
+        """Return the pids of all living processes that come from the server."""
+        return [pid for pid in psutil.pids() if _session_of(pid) == self._process.pid]
+
+    def helpers(self) -> set[int]:
+        """Return the pids of the processes that it keeps: itself, fork server and tracker."""
+        return {self._process.pid, *(c.pid for c in psutil.Process(self._process.pid).children())}
 
     def ask(
         self, words: list[str], environments: Sequence[Mapping[str, str]]
@@ -167,10 +178,18 @@ class _Server:
         ready, _, _ = select.select([self._process.stdout], [], [], LIMIT_S)
         if not ready:
             os.killpg(self._process.pid, signal.SIGKILL)
-            _server.cache_clear()
+            server.cache_clear()
             raise TimeoutError(f"no end within {LIMIT_S:.0f} s: ddpcheck {' '.join(words)}")
         codes, stdout, stderr = json.loads(self._process.stdout.readline())
         return codes, stdout, stderr
+
+
+def _session_of(pid: int) -> int:
+    try:
+        zombie = psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+        return 0 if zombie else os.getsid(pid)
+    except (psutil.NoSuchProcess, ProcessLookupError):
+        return 0
 
 
 def serve() -> None:

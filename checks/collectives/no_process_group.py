@@ -17,7 +17,8 @@ from collections.abc import Mapping
 import msgspec
 
 from ddpcheck.check import Context, Skip
-from ddpcheck.finding import Finding, Recommendation
+from ddpcheck.finding import Finding, Recommendation, Severity
+from ddpcheck.measures.testimony import VICTIM_WORDS
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -26,29 +27,42 @@ class Facts(msgspec.Struct, frozen=True):
     backend: str
     duration_s: float
     error: str | None
+    world_size: int = 0
+
+    @property
+    def is_victim(self) -> bool:
+        """Return whether the error only says that another rank did not come."""
+        return any(word in (self.error or "") for word in VICTIM_WORDS)
 
 
 def probe(ctx: Context) -> Facts:
     """Return how the engine's joining of the group went on this rank."""
     if ctx.joining is None:
         raise Skip("this run joins no process group")
-    return Facts(ctx.joining.backend, ctx.joining.duration_s, ctx.joining.error)
+    joining = ctx.joining
+    return Facts(joining.backend, joining.duration_s, joining.error, ctx.world_size)
 
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:
-    """Return one finding for all ranks that did not get in."""
-    failed = {rank: fact.error for rank, fact in facts.items() if fact.error}
+    """Return one finding for the ranks that did not get in, leaving out those they kept out."""
+    failed = {rank: fact for rank, fact in facts.items() if fact.error}
     if not failed:
         return []
-    first = min(failed)
+    world = max(max(facts) + 1, *(fact.world_size for fact in facts.values()))
+    silent = tuple(sorted(set(range(world)) - set(facts)))
+    culprits = {rank: fact for rank, fact in failed.items() if not fact.is_victim}
+    first = min(culprits or failed)
     backend = facts[first].backend
     return [
         Finding(
-            title=f"{len(failed)} of {len(facts)} ranks could not join the {backend} group",
-            message=f"rank {first}: {failed[first]}",
+            title=f"{len(failed)} of {world} ranks could not join the {backend} group",
+            message=f"rank {first}: {failed[first].error}",
             fix=_fix(backend),
-            ranks=tuple(sorted(failed)),
-            evidence={"errors": {str(rank): error for rank, error in failed.items()}},
+            ranks=tuple(sorted(culprits)) or silent or tuple(sorted(failed)),
+            # Those that waited for a rank that told nothing have done nothing wrong: that one is
+            # stalled, or lost.
+            severity=Severity.INFO if silent and not culprits else Severity.ERROR,
+            evidence={"errors": {str(rank): fact.error for rank, fact in failed.items()}},
         )
     ]
 

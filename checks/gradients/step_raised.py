@@ -20,23 +20,7 @@ import msgspec
 
 from ddpcheck.check import Context
 from ddpcheck.finding import Confidence, Finding, Location, Severity
-
-# What a rank says whose peer has gone: it is a victim. Seen with gloo and NCCL in torch 2.11
-# and 2.13; texts of third_party/gloo transport/tcp/pair.cc and of ProcessGroupNCCL.cpp.
-VICTIM_WORDS = (
-    "Connection closed by peer",
-    "Connection reset by peer",
-    "Broken pipe",
-    "remote process exited",
-    "Timed out waiting",
-    "process group has been destroyed",
-    "NCCL communicator was aborted",
-    "Application timeout caused pair closure",
-    "Connection was likely closed",
-    "Socket Timeout",
-    "Operation timed out",
-    "closed the connection",
-)
+from ddpcheck.measures.testimony import VICTIM_WORDS
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -65,7 +49,7 @@ class Observer:
         """Count the step."""
         self._facts = msgspec.structs.replace(self._facts, steps=step + 1)
 
-    def on_raise(self, step: int, error: Exception) -> None:
+    def on_raise(self, step: int, error: BaseException) -> None:
         """Keep what was raised, and where in the user's code."""
         shown = f"{type(error).__name__}: {' '.join(str(error).split())[:600]}"
         self._facts = msgspec.structs.replace(
@@ -123,7 +107,7 @@ def _victims(raised: Mapping[int, Facts], blamed: tuple[int, ...]) -> str:
     return f" (rank {shown} failed after it)" if others else ""
 
 
-def _user_line(error: Exception) -> Location | None:
+def _user_line(error: BaseException) -> Location | None:
     from ddpcheck.watch.callsite import user_frame
 
     frame = user_frame(error)

@@ -6,65 +6,65 @@ import re
 from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
 from ddpcheck import jsontext
 from ddpcheck.catalogue import catalogue
 from ddpcheck.check import Check, Stage
-from ddpcheck.engine.entries import Began, Ended, Entry, Present, Stuck, unpack
+from ddpcheck.engine.entries import Began, Ended, Entry, Measured, Present, Testified, unpack
 from ddpcheck.engine.judging import Judgement, judge_check, not_run
+from ddpcheck.engine.outcomes import rank_records, testimony_on_files, testimony_told
 from ddpcheck.errors import ReportError
-from ddpcheck.finding import Severity
-from ddpcheck.report import (
-    REPORT_NAME,
-    LastSeen,
-    RankOutcome,
-    RankRecord,
-    Report,
-    Run,
-    verdict_of,
-)
+from ddpcheck.measures.testimony import State, Testimony
+from ddpcheck.report import REPORT_NAME, Report, Run, verdict_of
 
 RUN_NAME = "run.json"
 
 
-def build_report(
-    run: Run,
-    judgements: Sequence[Judgement],
-    entries: Mapping[int, Sequence[Entry]],
-    gone: Mapping[int, str],
-    absent: Sequence[int] = (),
-) -> Report:
-    """Return the report from what each seat told.
+class Ranks(NamedTuple):
+    """What is known of the ranks: by seat, and those that never came, so that none is theirs."""
 
-    ``gone`` says of seats that did not come through why; ``absent`` are the ranks that
-    never came, so that no seat is theirs.
-    """
-    ranks = [
-        _lost(told, run.backend, gone[seat])
-        if seat in gone
-        else _came_through(seat, told, judgements, run.backend)
-        for seat, told in entries.items()
-    ]
-    ranks += [
-        RankRecord(rank=rank, outcome=RankOutcome.LOST, reason="never came") for rank in absent
-    ]
-    ranks.sort(key=lambda record: record.rank)
+    entries: Mapping[int, Sequence[Entry]]
+    testimonies: Mapping[int, Testimony]
+    absent: Sequence[int] = ()
+
+
+def build_report(run: Run, judgements: Sequence[Judgement], ranks: Ranks) -> Report:
+    """Return the report from what each seat told, and what became of it."""
+    records = rank_records(ranks, judgements, run.backend)
     findings = sorted(
         (finding for judgement in judgements for finding in judgement.findings),
         key=lambda finding: -finding.severity.weight,
     )
     checks = [judgement.record for judgement in judgements]
     return Report(
-        verdict=verdict_of(ranks, checks, findings),
+        verdict=verdict_of(records, checks, findings),
         run=run,
-        ranks=ranks,
+        ranks=records,
         checks=checks,
         findings=findings,
         recommendation=dict(ChainMap(*[dict(each.recommendation) for each in judgements])),
         facts={each.record.id: each.facts for each in judgements if each.facts},
     )
+
+
+def judge_testimonies(
+    checks: Sequence[Check], testimonies: Mapping[int, Testimony]
+) -> list[Judgement]:
+    """Return what the checks that measure nothing say of how the ranks came through."""
+    return [
+        judge_check(
+            check,
+            {
+                seat: [Measured(check.id, msgspec.to_builtins(each), 0.0)]
+                for seat, each in testimonies.items()
+            },
+        )
+        for check in checks
+        if check.is_inquest
+    ]
 
 
 def assemble(
@@ -73,31 +73,52 @@ def assemble(
     """Return the report that the rank files in ``run_dir`` allow; raises ReportError.
 
     ``checks`` are those that were asked for, all there are by default. ``reasons`` says of
-    some ranks why they are gone; any other rank whose file does not
-    reach the end of the last stage is gone too.
+    some ranks how their process ended; any other rank whose file does not reach the end of the
+    last stage is gone too, nobody knows how.
     """
     try:
         run = jsontext.decode((run_dir / RUN_NAME).read_bytes(), Run)
     except (OSError, msgspec.DecodeError) as error:
         raise ReportError(f"{run_dir} holds neither {REPORT_NAME} nor a started run") from error
     entries = {seat: told for seat, told in _read_rank_files(run_dir).items() if _presence(told)}
-    stage = _last_stage(entries)
-    behind = {seat for seat, told in entries.items() if not _has_ended(told, stage)}
     here = {present.rank for told in entries.values() if (present := _presence(told))}
     absent = sorted(set(range(run.requested_world_size)) - here)
+    testimonies = testimonies_on_files(run_dir, entries, reasons, all_came=not absent)
+    asked = checks or catalogue()
+    judgements = [_judgement(check, entries) for check in asked if not check.is_inquest]
+    judgements += judge_testimonies(asked, testimonies)
+    return build_report(run, judgements, Ranks(entries, testimonies, absent))
+
+
+def testimonies_on_files(
+    run_dir: Path,
+    entries: Mapping[int, Sequence[Entry]],
+    reasons: Mapping[int, str],
+    *,
+    all_came: bool,
+) -> dict[int, Testimony]:
+    """Return what the files of a run without a report say of each seat."""
+    stage = _last_stage(entries)
+    behind = {seat for seat, told in entries.items() if not _has_ended(told, stage)}
     # Where nobody is missing and nobody is behind, all ended at once: there is no report.
-    gone = {
-        seat: reasons.get(seat, "its file ends")
-        for seat in entries
-        if seat in reasons or seat in behind or not (reasons or behind or absent)
+    all_at_once = all_came and not behind and not reasons
+    return {
+        seat: _on_files(run_dir, seat, told, reasons.get(seat, ""))
+        if seat in reasons or seat in behind or all_at_once
+        else testimony_told(told, Testimony())
+        for seat, told in entries.items()
     }
-    return build_report(
-        run,
-        [_judgement(check, entries) for check in checks or catalogue()],
-        entries,
-        gone,
-        absent=absent,
+
+
+def _on_files(run_dir: Path, seat: int, told: Sequence[Entry], ended_by: str) -> Testimony:
+    own = next((each.testimony for each in told if isinstance(each, Testified)), None)
+    if own is not None and own.state is not State.ENDED:
+        return own
+    files = run_dir / "ranks"
+    seen = testimony_on_files(
+        files / f"{seat}.box", files / f"{seat}.stack", State.GONE, ended_by, 0
     )
+    return msgspec.structs.replace(seen, check=seen.check or _last_check(told))
 
 
 def _judgement(check: Check, entries: Mapping[int, Sequence[Entry]]) -> Judgement:
@@ -135,47 +156,5 @@ def _presence(told: Sequence[Entry]) -> Present | None:
     return next((entry for entry in told if isinstance(entry, Present)), None)
 
 
-def _record(told: Sequence[Entry], backend: str, outcome: RankOutcome, reason: str) -> RankRecord:
-    present = _presence(told)
-    if present is None:
-        raise ReportError("a rank file does not begin with who its rank is")
-    on_gpu = backend == "nccl" and present.gpus
-    return RankRecord(
-        rank=present.rank,
-        local_rank=present.local_rank,
-        host=present.host,
-        device=f"cuda:{present.local_rank % present.gpus}" if on_gpu else "cpu",
-        outcome=outcome,
-        reason=reason,
-    )
-
-
-def _lost(told: Sequence[Entry], backend: str, why: str) -> RankRecord:
-    """Return the record of a rank that is gone: stalled when its sentinel still spoke."""
-    stuck = next((entry for entry in told if isinstance(entry, Stuck)), None)
-    check = stuck.check if stuck else _last_check(told)
-    outcome = RankOutcome.STALLED if stuck else RankOutcome.LOST
-    record = _record(told, backend, outcome, f"{why} in {check}" if check else why)
-    seen = LastSeen(check, stuck.stack if stuck else "") if check else None
-    return msgspec.structs.replace(record, last_seen=seen)
-
-
 def _last_check(told: Sequence[Entry]) -> str:
     return next((entry.check for entry in reversed(told) if isinstance(entry, Began)), "")
-
-
-def _came_through(
-    seat: int, told: Sequence[Entry], judgements: Sequence[Judgement], backend: str
-) -> RankRecord:
-    record = _record(told, backend, RankOutcome.OK, "")
-    crashed = [f"{each.record.id} raised" for each in judgements if seat in each.crashed_ranks]
-    blamed = [
-        f"{finding.id}: {finding.title}"
-        for judgement in judgements
-        for finding in judgement.findings
-        if finding.severity is Severity.ERROR and record.rank in finding.ranks
-    ]
-    reasons = [*crashed, *blamed]
-    if not reasons:
-        return record
-    return msgspec.structs.replace(record, outcome=RankOutcome.FAILED, reason=reasons[0])

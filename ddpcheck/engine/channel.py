@@ -11,14 +11,19 @@ import msgspec
 from torch.distributed import DistStoreError
 
 from ddpcheck import jsontext
-from ddpcheck.engine.entries import Entry, Stuck, pack, unpack
+from ddpcheck.engine.entries import Entry, pack, unpack
 from ddpcheck.launch.stores import Store
+from ddpcheck.measures.testimony import Testimony
 
 T = TypeVar("T")
 
 ENDED = "ended"
 # Set by a rank whose work raised inside the process group: others may wait for it in vain.
 RAISED = "raised"
+# Set by the leader when the run cannot go on: every rank is to say where it is.
+INQUEST = "inquest"
+# Set by a rank that was asked to end, by its launcher or by Ctrl-C.
+STOP = "stop"
 SHORTEST_PAUSE_S = 0.002
 LONGEST_PAUSE_S = 0.02
 
@@ -46,9 +51,10 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 class End(msgspec.Struct, frozen=True):
-    """The run is over, with this exit code."""
+    """The run is over, with this exit code; the condemned members cannot leave by themselves."""
 
     exit_code: int
+    condemned: Sequence[int] = ()
 
 
 class Channel:
@@ -57,20 +63,111 @@ class Channel:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def arrive(self, present: Entry) -> int:
-        """Tell who this process is and return its number in the order of arrival, from 0."""
+    def arrive(self, present: Entry, pid: int, machine: str) -> tuple[int, int]:
+        """Tell who this process is; return its number among all, and among its machine's.
+
+        Both are in the order of arrival, from 0.
+        """
         member = self._store.add("arrivals", 1) - 1
+        place = self._store.add(f"on/{machine}", 1) - 1
+        self._store.set(f"on/{machine}/{place}", f"{member} {pid}")
         self._store.set(f"member/{member}", pack([present]).decode())
-        return member
+        self._make_news()
+        return member, place
 
     def arrivals(self) -> int:
         """Return how many processes have come so far."""
         return self._store.add("arrivals", 0)
 
-    def claim_lead(self, member: int) -> bool:
-        """Return whether this member leads: the first to claim does."""
-        leader = self._store.compare_set("leader", "", str(member))
-        return leader == str(member).encode()
+    def arrivals_on(self, machine: str) -> int:
+        """Return how many processes of this machine have come so far."""
+        return self._store.add(f"on/{machine}", 0)
+
+    def members_on(self, machine: str, count: int) -> list[tuple[int, int]]:
+        """Return the member number and pid of the first ``count`` that came on this machine."""
+        keys = [f"on/{machine}/{place}" for place in range(count)]
+        values = self._store.multi_get([key for key in keys if self.has(key)])
+        pairs = [value.decode().split() for value in values]
+        return [(int(member), int(pid)) for member, pid in pairs]
+
+    def leader(self) -> str:
+        """Return the number of the member that leads, or ''."""
+        return self._store.get("leader").decode() if self.has("leader") else ""
+
+    def succeed(self, leader: str, member: int) -> bool:
+        """Return whether this member leads from now on, in place of ``leader``; '' is nobody."""
+        now = self._store.compare_set("leader", leader, str(member))
+        self._make_news()
+        return now == str(member).encode()
+
+    def claim(self, key: str, member: int) -> bool:
+        """Return whether this member is the first to claim the key."""
+        return self._store.compare_set(key, "", str(member)) == str(member).encode()
+
+    def beat(self, member: int, check: str) -> None:
+        """Show that this member's process is alive, and in which check."""
+        # The pulse of all is for the store's host: it leaves when nobody lives.
+        self._store.set(f"beat/{member}", f"{self._store.add('pulse', 1)} {check}")
+
+    def last_beat(self, member: int | str) -> str:
+        """Return the member's last beat, or ''; two that differ show that it lives."""
+        key = f"beat/{member}"
+        return self._store.get(key).decode() if self.has(key) else ""
+
+    def next_in_order(self) -> int:
+        """Return the next number, from 1, in the order of all ranks' ends and exceptions."""
+        return self._store.add("order", 1)
+
+    def news(self) -> int:
+        """Return a number that changes when there is something new to hear."""
+        return self._store.add("news", 0)
+
+    def alarm(self) -> None:
+        """Tell the leader that a rank cannot go on."""
+        self._store.add("alarms", 1)
+        self._make_news()
+
+    def alarms(self) -> int:
+        """Return how often a rank could not go on."""
+        return self._store.add("alarms", 0)
+
+    def ask_to_stop(self, signal: str) -> None:
+        """Tell all that this process was asked to end by that signal."""
+        self.announce(STOP, signal)
+        self.alarm()
+
+    def tell_fate(self, member: int, testimony: Testimony) -> None:
+        """Say what this process knows of another member, which cannot say it any more."""
+        text = jsontext.encode(testimony).decode()
+        self._store.compare_set(f"fate/{member}", "", text)
+        self.alarm()
+
+    def has_fate(self, member: int) -> bool:
+        """Return whether somebody has said what became of the member."""
+        return self.has(f"fate/{member}")
+
+    def testify(self, member: int, testimony: Testimony) -> None:
+        """Say where this member is."""
+        self.announce(f"testimony/{member}", testimony)
+
+    def has_spoken(self, member: int) -> bool:
+        """Return whether the member has said where it is."""
+        return self.has(f"testimony/{member}")
+
+    def testimony_of(self, member: int) -> Testimony | None:
+        """Return what is known of a member: by its own word first, or None."""
+        for key in (f"testimony/{member}", f"fate/{member}"):
+            if self.has(key):
+                return self.read_message(key, Testimony)
+        return None
+
+    def say(self, key: str, text: str) -> None:
+        """Write a plain text."""
+        self._store.set(key, text)
+
+    def heard(self, key: str) -> str:
+        """Return a plain text, or '' when nobody has written it."""
+        return self._store.get(key).decode() if self.has(key) else ""
 
     def has(self, key: str) -> bool:
         """Return whether the key is there, without waiting."""
@@ -80,9 +177,10 @@ class Channel:
         """Write this process's entries."""
         self._store.set(key, pack(entries).decode())
 
-    def announce(self, key: str, message: msgspec.Struct) -> None:
+    def announce(self, key: str, message: object) -> None:
         """Write what every process waits for."""
         self._store.set(key, jsontext.encode(message).decode())
+        self._make_news()
 
     def hear(self, key: str, kind: type[T], timeout_s: float) -> T | None:
         """Return the announcement, or None when it does not come within ``timeout_s``."""
@@ -124,13 +222,5 @@ class Channel:
         """Return the entries under each of these keys, which must be there."""
         return [list(unpack(blob)) for blob in self._store.multi_get(list(keys))] if keys else []
 
-    def stuck(self, seats: Iterable[int]) -> dict[int, Stuck]:
-        """Return what the sentinels of these seats said of checks that overran."""
-        keys = {seat: f"stuck/{seat}" for seat in seats if self.has(f"stuck/{seat}")}
-        told = self.read(list(keys.values()))
-        return {
-            seat: entry
-            for seat, entries in zip(keys, told, strict=True)
-            for entry in entries
-            if isinstance(entry, Stuck)
-        }
+    def _make_news(self) -> None:
+        self._store.add("news", 1)

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from ddpcheck import jsontext
+from ddpcheck.measures.testimony import Testimony
 
 
 class Present(msgspec.Struct, frozen=True, kw_only=True, tag="present"):
@@ -52,6 +53,8 @@ class Crashed(msgspec.Struct, frozen=True, tag="crashed"):
     check: str
     error: str
     stack: str
+    # The how-manieth of all ranks' ends and exceptions it was; 0 when nobody counted.
+    order: int = 0
 
 
 class Refused(msgspec.Struct, frozen=True, tag="refused"):
@@ -61,19 +64,23 @@ class Refused(msgspec.Struct, frozen=True, tag="refused"):
 
 
 class Ended(msgspec.Struct, frozen=True, tag="ended"):
-    """The rank came to the end of a stage."""
+    """The rank came to the end of a stage.
+
+    ``unkept``: why its rank file is not whole; ``calls``: a digest of its collectives so far.
+    """
 
     stage: str
+    unkept: str = ""
+    calls: str = ""
 
 
-class Stuck(msgspec.Struct, frozen=True, tag="stuck"):
-    """The rank's sentinel saw its check overrun; ``stack`` holds all its threads."""
+class Testified(msgspec.Struct, frozen=True, tag="testified"):
+    """The rank's sentinel said where the rank was when the run could not go on."""
 
-    check: str
-    stack: str
+    testimony: Testimony
 
 
-Entry: TypeAlias = Present | Began | Measured | Skipped | Crashed | Refused | Ended | Stuck
+Entry: TypeAlias = Present | Began | Measured | Skipped | Crashed | Refused | Ended | Testified
 
 _decoder = msgspec.json.Decoder(Entry, strict=False)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -16,6 +17,11 @@ from ddpcheck.errors import DdpcheckError
 from ddpcheck.launch.identity import Identity
 from ddpcheck.launch.meeting import join_store, key_prefix
 from ddpcheck.launch.stores import PrefixStore
+
+
+# A collective that hangs is found by the sentinels, who know where each rank is: the group's own
+# timeout, which only makes the waiting ranks raise, comes after them.
+GROUP_SLACK = timedelta(seconds=10)
 
 
 def presence(who: Identity, backend: str) -> Present:
@@ -55,7 +61,7 @@ def join_group(who: Identity, ctx: Context) -> str | None:
             store=PrefixStore(f"{key_prefix(who)}/group", store),
             rank=ctx.rank,
             world_size=ctx.world_size,
-            timeout=ctx.timeout,
+            timeout=ctx.timeout + GROUP_SLACK,
             device_id=torch.device(ctx.device) if ctx.on_gpu else None,
         )
     except (DdpcheckError, RuntimeError, ValueError) as error:

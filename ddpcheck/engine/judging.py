@@ -53,6 +53,15 @@ def not_run(check: Check, reason: str) -> Judgement:
     return Judgement(record=_record(check, CheckOutcome.SKIP, reason))
 
 
+def disregarded(judgement: Judgement, reason: str) -> Judgement:
+    """Return the judgement without what its facts seem to say; they themselves are kept."""
+    record = _noting(judgement, f"disregarded: {reason}").record
+    return Judgement(
+        record=msgspec.structs.replace(record, outcome=CheckOutcome.SKIP, summary=""),
+        facts=judgement.facts,
+    )
+
+
 def _of_type(about: Mapping[int, Sequence[Entry]], kind: type[Any]) -> dict[int, Any]:
     return {
         rank: entry for rank, told in sorted(about.items()) for entry in told if type(entry) is kind

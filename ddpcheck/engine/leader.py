@@ -1,44 +1,57 @@
-"""The leader: calls the roll, gathers stage by stage, judges, writes the report."""
+"""The leader: calls the roll, gathers stage by stage, judges, writes the report.
+
+All that it knows stands in the store. So when it is lost, another rank's leader goes through the
+same steps, finds most of them answered, and brings the run to its end.
+"""
 
 from __future__ import annotations
 
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
-from ddpcheck.check import Stage
-from ddpcheck.engine.assembly import build_report
-from ddpcheck.engine.channel import ENDED, Assignment, Channel, Decision, End
-from ddpcheck.engine.entries import Entry, Present, Refused
-from ddpcheck.engine.judging import Judgement, judge_check, not_run
-from ddpcheck.engine.plan import Step, probe_deadline_s
-from ddpcheck.engine.rundir import discard, make_run_dir, note_start, point_latest_to
+from ddpcheck.check import Check, Stage
+from ddpcheck.engine.assembly import Ranks, build_report, judge_testimonies
+from ddpcheck.engine.channel import ENDED, STOP, Assignment, Channel, Decision, End
+from ddpcheck.engine.entries import Crashed, Ended, Entry, Present, Refused
+from ddpcheck.engine.gathering import Gathering
+from ddpcheck.engine.judging import Judgement, disregarded, judge_check, not_run
+from ddpcheck.engine.outcomes import testimony_told
+from ddpcheck.engine.plan import Step
+from ddpcheck.engine.progress import show_progress
+from ddpcheck.engine.rundir import discard, keep_report, make_run_dir, note_start
 from ddpcheck.errors import ExitCode, ReportError
-from ddpcheck.finding import Severity
 from ddpcheck.launch.identity import Identity
-from ddpcheck.report import Report, Run, exit_code_of, write_report
+from ddpcheck.measures.inquest import Kind, inquest
+from ddpcheck.measures.testimony import Testimony
+from ddpcheck.report import Report, Run, exit_code_of
 from ddpcheck.settings import RunSettings
 
 OnReport = Callable[[Report, Path], None]
 
-POLL_S = 1.0
-# Once one rank's sentinel says that its check overran, the others have this long to say so too.
-SETTLE_S = 1.5
+POLL_S = 0.1
+ASSIGNMENT = "assignment"
+RUN = "run"
+# The first leader to come this far reports, and no other.
+REPORTING = "reporting"
 
 
 @dataclass(frozen=True)
 class Task:
-    """What there is to lead; ``on_report`` shows the report, once."""
+    """What there is to lead; ``on_report`` shows the report, once. Times are monotonic."""
 
     who: Identity
     settings: RunSettings
     steps: Sequence[Step]
+    last_words: Sequence[Check]
     run_id: str
+    deadline_s: float
+    began: float
     on_report: OnReport
 
 
@@ -51,19 +64,15 @@ class Leader:
         self._task = task
         self._who = task.who
         self._settings = task.settings
-        self._deadline_s = probe_deadline_s(
-            task.settings.deadline_s, task.settings.profile, task.who.world_size
-        )
-        self._began = time.monotonic()
         self._entries: dict[int, list[Entry]] = {}
-        self._gone: dict[int, str] = {}
+        self._testimonies: dict[int, Testimony] = {}
         self._absent: list[int] = []
         self._complete = False
         self._judgements: list[Judgement] = []
+        self._condemned: list[int] = []
 
     def start(self) -> None:
         """Lead in a thread of its own, on a channel of its own."""
-        self._channel = self._new_channel()
         self._thread.start()
 
     def join(self) -> None:
@@ -72,6 +81,7 @@ class Leader:
             self._thread.join()
 
     def _run(self) -> None:
+        self._channel = self._new_channel()
         try:
             self._lead()
         finally:
@@ -80,54 +90,78 @@ class Leader:
                 self._channel.announce(ENDED, End(ExitCode.INTERNAL))
 
     def _lead(self) -> None:
-        members = self._call_roll()
-        refusal = _refusal(members, self._settings)
-        try:
-            run_dir = make_run_dir(self._settings.report_dir, self._task.run_id)
-        except ReportError as error:
-            self._refuse(str(error))
+        taken_over = self._channel.has(ASSIGNMENT)
+        members = self._members() if taken_over else self._call_roll()
+        if taken_over:
+            self._take_over(members)
+        elif not self._open(members):
             return
-        if refusal:
-            discard(run_dir)
-            self._refuse(refusal)
-            return
-        run = self._seat(members, run_dir)
         refusal = self._lead_stages()
         if refusal:
-            discard(run_dir)
+            discard(self._run_dir)
             self._refuse(refusal)
-            return
-        self._finish(run, run_dir)
+        else:
+            self._finish()
 
     def _call_roll(self) -> list[Present]:
-        keys = [f"member/{member}" for member in range(self._who.world_size)]
-        self._channel.poll(keys, self._deadline_s)
-        # More may come than were asked for: two processes with one RANK, say.
-        keys += [f"member/{len(keys) + extra}" for extra in range(len(keys))]
-        here = [key for key in keys if self._channel.has(key)]
-        told = self._channel.read(here)
+        until = self._task.began + self._task.deadline_s
+        while self._channel.arrivals() < self._who.world_size and time.monotonic() < until:
+            if self._channel.has(STOP):
+                break
+            time.sleep(POLL_S / 10)
+        return self._members()
+
+    def _members(self) -> list[Present]:
+        keys = [f"member/{member}" for member in range(self._channel.arrivals())]
+        self._channel.poll(keys, POLL_S)  # one that has its number writes its name at once
+        told = self._channel.read([key for key in keys if self._channel.has(key)])
         return [entry for entries in told for entry in entries if isinstance(entry, Present)]
 
-    def _seat(self, members: Sequence[Present], run_dir: Path) -> Run:
+    def _open(self, members: Sequence[Present]) -> bool:
+        """Make the run directory and seat the members; return whether the run begins."""
+        try:
+            self._run_dir = make_run_dir(self._settings.report_dir, self._task.run_id)
+        except ReportError as error:
+            self._refuse(str(error))
+            return False
+        refusal = _refusal(members, self._settings)
+        if refusal:
+            discard(self._run_dir)
+            self._refuse(refusal)
+            return False
         seats = seats_of([member.rank for member in members], self._who.world_size)
+        self._run_record = self._describe(members)
+        self._seat(members, seats, taken_over=False)
+        note_start(self._run_record, self._run_dir)
+        self._channel.announce(RUN, self._run_record)
+        assignment = Assignment(
+            run_id=self._task.run_id,
+            run_dir=str(self._run_dir),
+            backend=self._run_record.backend,
+            seats=seats,
+            deadline_s=self._task.deadline_s,
+            complete=self._complete,
+        )
+        self._channel.announce(ASSIGNMENT, assignment)
+        return True
+
+    def _take_over(self, members: Sequence[Present]) -> None:
+        assignment = self._channel.read_message(ASSIGNMENT, Assignment)
+        self._run_dir = Path(assignment.run_dir)
+        self._run_record = self._channel.read_message(RUN, Run)
+        self._seat(members[: len(assignment.seats)], assignment.seats, taken_over=True)
+
+    def _seat(self, members: Sequence[Present], seats: Sequence[int], *, taken_over: bool) -> None:
         self._entries = {
             seat: [member] for seat, member in sorted(zip(seats, members, strict=True))
         }
-        run = self._describe(members)
-        note_start(run, run_dir)
+        self._pids = {seat: member.pid for seat, member in zip(seats, members, strict=True)}
         claimed = [member.rank for member in members]
         self._absent = sorted(set(range(self._who.world_size)) - set(claimed))
         self._complete = sorted(claimed) == list(range(self._who.world_size))
-        assignment = Assignment(
-            run_id=self._task.run_id,
-            run_dir=str(run_dir),
-            backend=run.backend,
-            seats=seats,
-            deadline_s=self._deadline_s,
-            complete=self._complete,
+        self._gathering = Gathering(
+            self._channel, seats, self._task.deadline_s, taken_over=taken_over
         )
-        self._channel.announce("assignment", assignment)
-        return run
 
     def _describe(self, members: Sequence[Present]) -> Run:
         asked = self._settings.backend
@@ -159,61 +193,75 @@ class Leader:
                 self._judgements += [not_run(check, stop) for check in step.checks]
                 continue
             started = time.monotonic()
-            told = self._gather(step)
+            told, garbled = self._gathering.hear(step)
+            for seat, each in told.items():
+                self._entries[seat] += each
             refusals = [e.message for each in told.values() for e in each if isinstance(e, Refused)]
             if refusals:
-                self._channel.announce(f"decision/{step.stage.value}", Decision(go=False))
+                self._decide(step, go=False)
                 return refusals[0]
-            judged = [judge_check(check, told) for check in step.checks]
+            if garbled or len(told) < len(self._entries) or _called_differently(told):
+                self._inquire(garbled, step)
+            judged = [self._judge(check, told) for check in step.checks]
             self._judgements += judged
             stop = self._reason_to_stop(step, judged)
-            _show_progress(step, judged, len(told), len(self._entries), time.monotonic() - started)
-            self._channel.announce(f"decision/{step.stage.value}", Decision(go=not stop))
+            if self._decide(step, go=not stop):
+                took_s = time.monotonic() - started
+                show_progress(step, judged, len(told), len(self._entries), took_s)
         return ""
 
-    def _gather(self, step: Step) -> dict[int, list[Entry]]:
-        keys = {seat: f"{step.stage.value}/{seat}" for seat in self._entries}
-        self._await(list(keys.values()), step)
-        here = {seat: key for seat, key in keys.items() if self._channel.has(key)}
-        told = dict(zip(here, self._channel.read(list(here.values())), strict=True))
-        stuck = self._channel.stuck(set(keys) - set(here)) if len(here) < len(keys) else {}
-        for seat, so_far in self._entries.items():
-            so_far.extend(told.get(seat, []))
-            if seat not in told:
-                so_far.extend([stuck[seat]] if seat in stuck else [])
-                self._gone[seat] = "overran its deadline" if seat in stuck else "fell silent"
-        return told
+    def _judge(self, check: Check, told: Mapping[int, Sequence[Entry]]) -> Judgement:
+        judgement = judge_check(check, told)
+        odd = [
+            seat
+            for seat, ruling in inquest(self._testimonies).items()
+            if ruling.kind is Kind.OTHER_CALL
+        ]
+        if not odd or check.stage.order < Stage.COLLECTIVES.order:
+            return judgement
+        # What ranks measure with collectives that do not pair up says nothing of the machine.
+        return disregarded(judgement, f"rank {_listed(odd)} called other collectives")
 
-    def _await(self, keys: Sequence[str], step: Step) -> None:
-        until = time.monotonic() + step.deadline_s(self._deadline_s) + SETTLE_S
-        while not self._channel.poll(keys, POLL_S):
-            if self._channel.stuck(self._entries):
-                self._channel.poll(keys, SETTLE_S)
-                return
-            if time.monotonic() > until:
-                return
+    def _decide(self, step: Step, *, go: bool) -> bool:
+        """Announce whether the run goes on; return whether this leader is the first to."""
+        key = f"decision/{step.stage.value}"
+        first = not self._channel.has(key)
+        if first:
+            self._channel.announce(key, Decision(go=go))
+        return first
+
+    def _inquire(self, garbled: Sequence[int], step: Step) -> None:
+        held = self._gathering.hold_inquest(self._entries, garbled, step)
+        if self._who.launcher == "ddpcheck":
+            held = self._gathering.with_exits(held, self._pids)
+        self._testimonies = held
+        self._condemned = self._gathering.condemned(held)
 
     def _reason_to_stop(self, step: Step, judged: Sequence[Judgement]) -> str:
         if self._absent:
             return f"not all ranks came: no rank {_listed(self._absent)}"
-        if self._gone:
-            return f"the run ended in stage {step.stage.value}: no word from {_listed(self._gone)}"
+        if self._testimonies:
+            return f"the run ended in stage {step.stage.value}"
         bad = [each.record.id for each in judged if each.has_error or each.crashed_ranks]
         return f"{bad[0]} failed" if step.stage.gates and bad else ""
 
-    def _finish(self, run: Run, run_dir: Path) -> None:
-        took_s = round(time.monotonic() - self._began, 3)
-        run = msgspec.structs.replace(run, duration_s=took_s)
-        report = build_report(run, self._judgements, self._entries, self._gone, self._absent)
+    def _finish(self) -> None:
+        if not self._channel.claim(REPORTING, self._who.rank):
+            return
+        took_s = round(time.monotonic() - self._task.began, 3)
+        run = msgspec.structs.replace(self._run_record, duration_s=took_s)
+        testimonies = self._testimonies or {
+            seat: testimony_told(told, Testimony()) for seat, told in self._entries.items()
+        }
+        last_words = judge_testimonies(self._task.last_words, testimonies)
+        ranks = Ranks(self._entries, testimonies, self._absent)
+        report = build_report(run, [*self._judgements, *last_words], ranks)
+        path = keep_report(report, self._run_dir)
         code = exit_code_of(report, self._settings.fail_on)
-        try:
-            path = write_report(report, run_dir)
-            point_latest_to(run_dir)
-        except ReportError as error:
-            sys.stderr.write(f"ddpcheck: {error}\n")
-            path = run_dir
         self._task.on_report(report, path)
-        self._channel.announce(ENDED, End(code))
+        interrupted = self._gathering.stopped_by == "SIGINT"
+        end = ExitCode.INTERRUPTED if interrupted else code
+        self._channel.announce(ENDED, End(end, tuple(self._condemned)))
 
     def _refuse(self, message: str) -> None:
         sys.stderr.write(f"ddpcheck: {message}\n")
@@ -233,6 +281,13 @@ def seats_of(claimed: Sequence[int], world_size: int) -> list[int]:
     return [order.index(member) for member in range(len(claimed))]
 
 
+def _called_differently(told: Mapping[int, Sequence[Entry]]) -> bool:
+    ended = [each for entries in told.values() for each in entries if isinstance(each, Ended)]
+    raised = any(isinstance(each, Crashed) for entries in told.values() for each in entries)
+    # Who raised has left out the rest, as it must.
+    return len({each.calls for each in ended}) > 1 and not raised
+
+
 def _listed(ranks: Iterable[int]) -> str:
     return ", ".join(str(rank) for rank in sorted(ranks))
 
@@ -246,17 +301,3 @@ def _refusal(members: Sequence[Present], settings: RunSettings) -> str:
             "use --backend gloo, or run where torch sees a GPU"
         )
     return ""
-
-
-def _show_progress(
-    step: Step, judged: Sequence[Judgement], told: int, asked: int, took_s: float
-) -> None:
-    findings = [finding for judgement in judged for finding in judgement.findings]
-    counts = [
-        f"{number} {severity.value}{'s' * (number > 1)}"
-        for severity in (Severity.ERROR, Severity.WARNING)
-        if (number := sum(finding.severity is severity for finding in findings))
-    ]
-    line = f"  {step.stage.value:<12} {told}/{asked}  {took_s:.1f} s  {', '.join(counts)}"
-    sys.stderr.write(line.rstrip() + "\n")
-    sys.stderr.flush()

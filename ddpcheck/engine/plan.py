@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -10,6 +11,9 @@ from ddpcheck.check import Check, Profile, Stage
 
 # What a profile does to every deadline: a full run measures about eight times as much.
 DEADLINE_SCALE = {Profile.QUICK: 1.0, Profile.STANDARD: 1.0, Profile.FULL: 8.0}
+
+# A rank that held the GIL throughout is found so late after its deadline.
+SILENCE_SLACK_S = 0.7
 
 
 @dataclass(frozen=True)
@@ -35,8 +39,9 @@ class Step:
 
 
 def steps_of(checks: Sequence[Check]) -> tuple[Step, ...]:
-    """Return the stages of these checks, in the order of the run."""
-    ordered = sorted(checks, key=lambda check: check.stage.order)
+    """Return the stages in which these checks measure, in the order of the run."""
+    measuring = [check for check in checks if not check.is_inquest]
+    ordered = sorted(measuring, key=lambda check: check.stage.order)
     grouped = groupby(ordered, key=lambda check: check.stage)
     return tuple(Step(stage, tuple(members)) for stage, members in grouped)
 
@@ -44,6 +49,15 @@ def steps_of(checks: Sequence[Check]) -> tuple[Step, ...]:
 def probe_deadline_s(base_s: float, profile: Profile, world_size: int) -> float:
     """Return one probe's deadline in seconds.
 
-    Doubles every 1024 ranks: rendezvous and fan-in grow with the world.
+    Rendezvous and fan-in grow with the world, less than linearly: 1024 ranks get twice the
+    time of a few, a million (or a mistyped WORLD_SIZE) eleven times.
     """
-    return base_s * DEADLINE_SCALE[profile] * (1 + world_size / 1024)
+    return base_s * DEADLINE_SCALE[profile] * (1 + math.log2(1 + world_size / 1024))
+
+
+def silence_s(deadline_s: float) -> float:
+    """Return after how long a rank without a beat has fallen silent.
+
+    No healthy check holds the GIL for longer than it may take altogether.
+    """
+    return deadline_s + SILENCE_SLACK_S

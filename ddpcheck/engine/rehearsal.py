@@ -21,7 +21,7 @@ def rehearse(live: LiveTarget, steps: int, stream: EventStream) -> None:
             _train_step(live, step, next(batches), stream)
     except TargetError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         stream.emit("raise", step, error)
         raise
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import secrets
 import shutil
+import sys
+import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -11,7 +13,7 @@ from pathlib import Path
 from ddpcheck import jsontext
 from ddpcheck.engine.assembly import RUN_NAME
 from ddpcheck.errors import ReportError
-from ddpcheck.report import Run
+from ddpcheck.report import Report, Run, write_report
 
 # Stands in a run directory, until the run has a report, when its parent was made for it.
 FIRST_NAME = ".first"
@@ -43,6 +45,29 @@ def note_start(run: Run, run_dir: Path) -> None:
     """Write down what was asked for, so that a report can be assembled after any crash."""
     with suppress(OSError):
         (run_dir / RUN_NAME).write_bytes(jsontext.encode(run))
+
+
+def keep_report(report: Report, run_dir: Path) -> Path:
+    """Write the report and return its path, or that of the directory when nowhere takes it.
+
+    Where the run directory was lost, or has no space left, the temporary directory takes it.
+    """
+    for place in (run_dir, spare_dir(run_dir)):
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+            path = write_report(report, place)
+        except (ReportError, OSError) as error:
+            sys.stderr.write(f"ddpcheck: {error}\n")
+            continue
+        if place == run_dir:
+            point_latest_to(run_dir)
+        return path
+    return run_dir
+
+
+def spare_dir(run_dir: Path) -> Path:
+    """Return where a report goes that its run directory does not take."""
+    return Path(tempfile.gettempdir()) / run_dir.name
 
 
 def point_latest_to(run_dir: Path) -> None:

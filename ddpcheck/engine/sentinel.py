@@ -1,68 +1,72 @@
-"""A thread beside the rank's work: it tells when a check overruns, and ends the process."""
+"""A thread beside the rank's work: it beats, tells when a check overruns, and ends the process."""
 
 from __future__ import annotations
 
-import faulthandler
 import os
 import sys
-import tempfile
 import threading
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 
-from ddpcheck.engine.channel import ENDED, RAISED, Channel, End
-from ddpcheck.engine.entries import Stuck
+from ddpcheck.engine.channel import ENDED, INQUEST, RAISED, STOP, Channel, End
+from ddpcheck.engine.entries import Journal, Testified
+from ddpcheck.engine.neighbours import Neighbour, Neighbours, exit_of
+from ddpcheck.engine.outcomes import testimony_on_files
+from ddpcheck.engine.plan import silence_s
+from ddpcheck.engine.signals import SignalMail
+from ddpcheck.engine.whereabouts import Whereabouts
 from ddpcheck.errors import ExitCode
+from ddpcheck.measures.testimony import Testimony
 
-BEAT_S = 0.5
+BEAT_S = 0.2
+# The store serves so many ranks at that pace; more beat less often.
+BRISK_RANKS = 512
+# A loop that took so much longer than its beat was not running: the machine slept, say.
+PAUSE_S = 5.0
 # After the verdict a rank has this long to leave by itself: it may close NCCL, or be stuck.
 LEAVE_S = 1.5
 # Once a rank has raised, the others' checks end within this time or will not end.
 RAISED_GRACE_S = 3.0
-# Past its deadline plus this, a process whose GIL is held is ended by faulthandler's own thread.
-LAST_RESORT_S = 10.0
+# At an inquest a neighbour has this long to speak for itself.
+PATIENCE_S = 0.3
 
 
-class Whereabouts:
-    """What the rank's main thread is doing, and until when it may."""
+@dataclass
+class Post:
+    """Where a sentinel stands: whom it watches over, and whom it calls."""
 
-    def __init__(self) -> None:
-        self.check = ""
-        self.until = float("inf")
-        self.retired = threading.Event()
-
-    def enter(self, check: str, deadline_s: float) -> None:
-        """Note that the main thread starts on ``check``."""
-        self.check, self.until = check, time.monotonic() + deadline_s
-        faulthandler.dump_traceback_later(deadline_s + LAST_RESORT_S, exit=True)
-
-    @property
-    def busy(self) -> bool:
-        """Return whether the main thread is in a check."""
-        return self.until < float("inf")
-
-    def hurry(self, grace_s: float) -> None:
-        """Allow the check that runs now no more than ``grace_s`` from here on."""
-        self.until = min(self.until, time.monotonic() + grace_s)
-
-    def leave(self) -> None:
-        """Note that the check has ended."""
-        self.until = float("inf")
-        faulthandler.cancel_dump_traceback_later()
-
-    def retire(self) -> None:
-        """Note that the main thread has heard the verdict and is leaving."""
-        self.retired.set()
+    member: int
+    machine: str
+    place: int
+    world_size: int
+    deadline_s: float
+    lead: Callable[[], None]
+    journal: Journal | None = None
+    seats: tuple[int, ...] = ()
+    run_dir: str = ""
 
 
 class Sentinel:
-    """Watches the main thread through ``whereabouts``, with a store client of its own."""
+    """Watches the main thread and the neighbours, with a store client of its own."""
 
-    def __init__(self, channel: Channel, seat: int, whereabouts: Whereabouts) -> None:
+    def __init__(self, channel: Channel, post: Post, where: Whereabouts, mail: SignalMail) -> None:
         self._thread = threading.Thread(target=self._run, name="ddpcheck sentinel", daemon=True)
         self._channel = channel
-        self._seat = seat
-        self._where = whereabouts
-        self._told = ""
+        self._post = post
+        self._where = where
+        self._mail = mail
+        self._neighbours = Neighbours()
+        self._news = -1
+        self._known = 0
+        self._told_of = -1
+        self._signal = ""
+        self._asked_at = 0.0
+        self._spoke = False
+        self._spoken_for: set[int] = set()
+        self._leader = ""
+        self._leader_beat = ("", time.monotonic())
 
     def start(self) -> None:
         """Watch in a thread of its own."""
@@ -77,30 +81,146 @@ class Sentinel:
 
     def _run(self) -> None:
         try:
-            code = self._watch()
+            end = self._watch()
         except RuntimeError:
             # The store is gone, so no verdict can be heard any more.
-            code = ExitCode.INCOMPLETE
-        if not self._where.retired.wait(LEAVE_S):
-            sys.stdout.flush()
-            os._exit(code)
+            end = End(ExitCode.INCOMPLETE)
+        if end is None or self._where.retirement in self._wait_for_retirement():
+            return
+        sys.stdout.flush()
+        os._exit(end.exit_code)
 
-    def _watch(self) -> int:
-        while not self._where.retired.wait(BEAT_S):
+    def _wait_for_retirement(self) -> list[int]:
+        until = time.monotonic() + LEAVE_S
+        while (left_s := until - time.monotonic()) > 0:
+            ready = self._mail.wait([self._where.retirement], left_s)
+            self._mail.read()
+            if self._where.retirement in ready:
+                return ready
+        return []
+
+    def _watch(self) -> End | None:
+        """Return the end of the run, or None when the main thread has left before it."""
+        beat_s = BEAT_S * max(1.0, self._post.world_size / BRISK_RANKS)
+        last = time.monotonic()
+        while True:
+            left_s = min(beat_s, self._where.until - time.monotonic())
+            if self._where.overran and self._told_of == self._where.entered:
+                left_s = beat_s
+            descriptors = [self._where.retirement, *self._neighbours.descriptors]
+            ready = self._mail.wait(descriptors, left_s)
+            if self._where.retirement in ready:
+                if self._channel.has(ENDED):
+                    self._end_the_condemned(self._channel.read_message(ENDED, End))
+                return None
+            now = time.monotonic()
+            if now - last > beat_s + PAUSE_S:
+                self._where.extend(now - last)
+            last = now
+            if self._where.overran and self._told_of != self._where.entered:
+                self._where.put_off_the_end()  # before the store, which may be slow to answer
+            self._look_around(ready)
+            end = self._listen()
+            if end is not None:
+                self._end_the_condemned(end)
+                return end
+
+    def _look_around(self, ready: list[int]) -> None:
+        self._channel.beat(self._post.member, self._where.check)
+        signal = self._mail.read()
+        if signal and not self._signal:
+            self._signal = signal
+            self._channel.ask_to_stop(signal)
+        for neighbour in self._neighbours.ended(ready):
+            self._tell_of_the_gone(neighbour)
+        if self._where.overran and self._told_of != self._where.entered:
+            self._told_of = self._where.entered
+            self._channel.alarm()
+        self._watch_the_leader()
+
+    def _listen(self) -> End | None:
+        news = self._channel.news()
+        if news != self._news:
+            self._news = news
+            self._leader = self._channel.leader()
+            self._meet_the_neighbours()
             if self._channel.has(ENDED):
-                return self._channel.read_message(ENDED, End).exit_code
+                return self._channel.read_message(ENDED, End)
             if self._where.busy and self._channel.has(RAISED):
                 self._where.hurry(RAISED_GRACE_S)
-            check = self._where.check
-            if time.monotonic() > self._where.until and self._told != check:
-                self._told = check
-                self._channel.tell(f"stuck/{self._seat}", [Stuck(check, stacks())])
-        return ExitCode.OK
+            if not self._asked_at and self._channel.has(INQUEST):
+                self._asked_at = time.monotonic()
+            if not self._signal and self._channel.has(STOP):
+                self._signal = self._channel.read_message(STOP, str)
+        if self._asked_at:
+            self._testify()
+        return None
+
+    def _meet_the_neighbours(self) -> None:
+        known = self._channel.arrivals_on(self._post.machine)
+        if known != self._known:
+            self._known = known
+            mates = self._channel.members_on(self._post.machine, known)
+            for neighbour in self._neighbours.watch(self._post.place, mates):
+                self._tell_of_the_gone(neighbour)
+
+    def _testify(self) -> None:
+        if not self._spoke:
+            self._spoke = True
+            self._where.put_off_the_end()
+            testimony = self._where.testimony(self._signal)
+            self._channel.testify(self._post.member, testimony)
+            if self._post.journal is not None:
+                self._post.journal.write([Testified(testimony)])
+        if time.monotonic() - self._asked_at < PATIENCE_S:
+            return
+        for neighbour in self._neighbours.living():
+            told = self._channel.has_spoken(neighbour.member)
+            if not told and neighbour.member not in self._spoken_for:
+                self._spoken_for.add(neighbour.member)
+                self._channel.tell_fate(neighbour.member, self._seen_of(neighbour))
+
+    def _tell_of_the_gone(self, neighbour: Neighbour) -> None:
+        ended_by = exit_of(neighbour.pid)
+        testimony = self._seen_of(neighbour, ended_by, self._channel.next_in_order())
+        self._channel.tell_fate(neighbour.member, testimony)
+        neighbour.close()
+
+    def _seen_of(self, neighbour: Neighbour, ended_by: str = "", order: int = 0) -> Testimony:
+        """Return what this process can say of another one on its machine."""
+        state = neighbour.state
+        return testimony_on_files(
+            rank_file(self._post, neighbour.member, ".box"),
+            rank_file(self._post, neighbour.member, ".stack"),
+            state,
+            ended_by,
+            order,
+        )
+
+    def _watch_the_leader(self) -> None:
+        leader = self._leader
+        seen = f"{leader} {self._channel.last_beat(leader) if leader else ''}"
+        now = time.monotonic()
+        if seen != self._leader_beat[0]:
+            self._leader_beat = (seen, now)
+        silent_s = now - self._leader_beat[1]
+        gone = bool(leader) and self._channel.has_fate(int(leader))
+        if gone or silent_s > silence_s(self._post.deadline_s):
+            self._leader_beat = (seen, now)
+            if self._channel.succeed(leader, self._post.member):
+                self._leader = str(self._post.member)
+                if leader:
+                    self._channel.alarm()  # the one that led is among those that cannot go on
+                self._post.lead()
+
+    def _end_the_condemned(self, end: End) -> None:
+        for neighbour in self._neighbours.living():
+            if neighbour.member in end.condemned:
+                neighbour.end()
 
 
-def stacks() -> str:
-    """Return the Python stacks of all threads, the latest call first."""
-    with tempfile.TemporaryFile("w+") as file:
-        faulthandler.dump_traceback(file=file, all_threads=True)
-        file.seek(0)
-        return file.read()
+def rank_file(post: Post, member: int, suffix: str) -> Path | None:
+    """Return the file of that ending of another member's seat, once seats are known."""
+    if member >= len(post.seats):
+        return None
+    return Path(post.run_dir) / "ranks" / f"{post.seats[member]}{suffix}"

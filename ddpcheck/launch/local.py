@@ -21,12 +21,15 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from typing import Any
 
-from ddpcheck.errors import DdpcheckError, ExitCode
+import psutil
+
+from ddpcheck.errors import DdpcheckError
 
 PRELOAD = "ddpcheck.launch.preload"
 LOOPBACK = "127.0.0.1"
 # Once one rank has left, the others follow within this time, or are ended.
 FOLLOW_S = 4.0
+LOOK_S = 0.5
 
 RankMain = Callable[[Any], int]
 
@@ -39,18 +42,21 @@ class Departure:
     exit_code: int
 
     @property
-    def reason(self) -> str:
-        """Return what is known of the end, by signal or by exit code."""
+    def ended_by(self) -> str:
+        """Return what ended the process: a signal, or an exit code."""
         if self.exit_code >= 0:
-            return f"exited with code {self.exit_code}"
-        return f"was ended by {signal.Signals(-self.exit_code).name}"
+            return f"exit code {self.exit_code}"
+        return signal.Signals(-self.exit_code).name
 
 
-def launch_local(rank_main: RankMain, argument: object, world_size: int) -> list[Departure]:
+def launch_local(
+    rank_main: RankMain, argument: object, world_size: int, silence_s: float = float("inf")
+) -> Ending:
     """Run ``rank_main(argument)`` in ``world_size`` local ranks; return how each ended.
 
-    The list is in the order of time. A rank that has not followed ``FOLLOW_S`` after the
-    first departure is ended and not in it. Ctrl-C ends all ranks and is raised.
+    A rank that has not followed ``FOLLOW_S`` after the first departure is ended, and not among
+    them; so are all when they are stopped for ``silence_s``. Ctrl-C gives the ranks
+    ``FOLLOW_S`` to come to their end; a second one gives them none, and is raised.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([PRELOAD])
@@ -66,13 +72,22 @@ def launch_local(rank_main: RankMain, argument: object, world_size: int) -> list
         _start_rank(context, rank_main, argument, rank_environment(rank, world_size, port))
         for rank in range(world_size)
     ]
+    watch = _Watch(ranks, sender, silence_s)
     try:
-        return _watch(ranks)
+        return watch.until_all_left()
     finally:
         for process in [*ranks, host]:
             process.kill()
             process.join()
         sender.close()
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How the local ranks ended, in the order of time, and whether Ctrl-C made them."""
+
+    departures: tuple[Departure, ...]
+    interrupted: bool
 
 
 def rank_environment(rank: int, world_size: int, port: int) -> dict[str, str]:
@@ -108,19 +123,66 @@ def _start_rank(
     return process
 
 
-def _watch(ranks: Sequence[ForkServerProcess]) -> list[Departure]:
-    waiting = {process.sentinel: rank for rank, process in enumerate(ranks)}
-    departures: list[Departure] = []
-    until = float("inf")
-    while waiting and time.monotonic() < until:
-        left_s = until - time.monotonic() if departures else None
-        left = wait(list(waiting), timeout=left_s)
-        for rank in [rank for sentinel, rank in waiting.items() if sentinel in left]:
-            del waiting[ranks[rank].sentinel]
-            ranks[rank].join()
-            departures.append(Departure(rank, ranks[rank].exitcode or 0))
-            until = min(until, time.monotonic() + FOLLOW_S)
-    return departures
+class _Watch:
+    """Waits for the ranks to leave, and passes on how they did."""
+
+    def __init__(
+        self, ranks: Sequence[ForkServerProcess], host: Connection, silence_s: float
+    ) -> None:
+        self._ranks = ranks
+        self._host = host
+        self._silence_s = silence_s
+        self._waiting = {process.sentinel: rank for rank, process in enumerate(ranks)}
+        self._departures: list[Departure] = []
+        self._until = float("inf")
+        self._moving_at = time.monotonic()
+
+    def until_all_left(self) -> Ending:
+        """Return how the ranks ended, once all have or the time for it is over."""
+        interrupted = False
+        while self._waiting and time.monotonic() < self._until:
+            try:
+                self._wait()
+            except KeyboardInterrupt:
+                if interrupted:
+                    raise
+                interrupted = True
+                self._interrupt()
+        return Ending(tuple(self._departures), interrupted)
+
+    def _interrupt(self) -> None:
+        self._until = min(self._until, time.monotonic() + FOLLOW_S)
+        for process in self._ranks:
+            if process.pid is not None and process.is_alive():
+                os.kill(process.pid, signal.SIGINT)
+
+    def _wait(self) -> None:
+        left_s = max(0.0, min(LOOK_S, self._until - time.monotonic()))
+        left = wait(list(self._waiting), timeout=left_s)
+        for rank in [rank for sentinel, rank in self._waiting.items() if sentinel in left]:
+            process = self._ranks[rank]
+            del self._waiting[process.sentinel]
+            process.join()
+            departure = Departure(rank, process.exitcode or 0)
+            self._departures.append(departure)
+            self._host.send((process.pid, departure.ended_by))
+            self._until = min(self._until, time.monotonic() + FOLLOW_S)
+        self._see_whether_all_are_stopped()
+
+    def _see_whether_all_are_stopped(self) -> None:
+        # Ranks that are stopped cannot tell; those that run have sentinels that do.
+        now = time.monotonic()
+        if not all(_is_stopped(self._ranks[rank]) for rank in self._waiting.values()):
+            self._moving_at = now
+        if now - self._moving_at > self._silence_s:
+            self._until = now
+
+
+def _is_stopped(process: ForkServerProcess) -> bool:
+    try:
+        return psutil.Process(process.pid).status() == psutil.STATUS_STOPPED
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _be_rank(rank_main: RankMain, argument: object, environ: Mapping[str, str]) -> None:
@@ -129,7 +191,7 @@ def _be_rank(rank_main: RankMain, argument: object, environ: Mapping[str, str]) 
 
     # What the user's code starts, loader workers say, starts as it would without ddpcheck.
     multiprocessing.set_start_method(None, force=True)
-    # The parent decides what Ctrl-C means.
+    # The parent decides what Ctrl-C means, until the rank's own code does.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ.update(environ)
     if "OMP_NUM_THREADS" not in os.environ:
@@ -144,20 +206,6 @@ def _be_rank(rank_main: RankMain, argument: object, environ: Mapping[str, str]) 
 
 
 def _host_store(listener: socket.socket, parent: Connection) -> None:
-    """Host the store until the parent is gone."""
-    from ddpcheck.launch.stores import TCPStore
+    from ddpcheck.launch.host import host_for_parent
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    port: int = listener.getsockname()[1]
-    store = TCPStore(
-        LOOPBACK,
-        port,
-        is_master=True,
-        wait_for_workers=False,
-        master_listen_fd=listener.detach(),
-    )
-    try:
-        parent.recv_bytes()
-    except EOFError:
-        del store
-        sys.exit(ExitCode.OK)
+    host_for_parent(listener, parent)

@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from datetime import timedelta
 
 from torch.distributed import DistError, DistNetworkError, DistStoreError
 
 from ddpcheck.errors import LaunchError
+from ddpcheck.launch.host import KEYS, host_beside
 from ddpcheck.launch.identity import Identity
 from ddpcheck.launch.stores import TCPStore
 
 StoreErrors = (DistError, DistNetworkError, DistStoreError, RuntimeError)
 
 
-def open_store(who: Identity, timeout_s: float) -> TCPStore | None:
-    """Host the store in this process if it may and nobody does yet, else return None."""
-    if not who.may_host_store:
-        return None
-    with suppress(*StoreErrors):  # the port is taken: by another rank, or by a stranger
-        return TCPStore(
-            who.master_addr,
-            who.master_port,
-            is_master=True,
-            wait_for_workers=False,
-            timeout=timedelta(seconds=timeout_s),
-        )
-    return None
+def open_store(who: Identity, timeout_s: float) -> bool:
+    """Host the store beside this process if it may and nobody does yet; return whether it does.
+
+    The store lives in a process of its own, which outlives this one: others still have to hear
+    what became of it.
+    """
+    return who.may_host_store and host_beside(who, timeout_s)
 
 
 def join_store(who: Identity, timeout_s: float) -> TCPStore:
@@ -57,4 +51,4 @@ def key_prefix(who: Identity) -> str:
 
     The launcher's store outlives a restart of its workers: keys carry the attempt.
     """
-    return f"ddpcheck/{who.attempt}"
+    return f"{KEYS}/{who.attempt}"

@@ -1,0 +1,50 @@
+"""A rank overran its deadline, or fell silent, and the others waited for it.
+
+Why it matters
+    One rank that hangs outside of the collectives, or never enters the one that the others wait
+    in, stops the whole job. Its own stack says where; the others' stacks are all alike.
+
+What to do
+    Read the stack of the named rank: its last line is what it was doing. If it only needs longer,
+    raise --deadline. A stopped process goes on with: kill -CONT PID.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ddpcheck.finding import Confidence, Finding
+from ddpcheck.measures.inquest import Kind, inquest
+from ddpcheck.measures.testimony import Testimony
+
+Facts = Testimony
+
+
+def judge(facts: Mapping[int, Testimony]) -> list[Finding]:
+    """Return a finding for the ranks that stalled the others, or for all when nobody did."""
+    rulings = inquest(facts)
+    kinds = (Kind.STALLED, Kind.ABSENT_FROM_CALL)
+    stalled = {rank: ruling for rank, ruling in rulings.items() if ruling.kind in kinds}
+    if not stalled:
+        return []
+    first = min(stalled)
+    # Where every rank waits in the same collective, none of them is the cause.
+    together = all(facts[rank].waits_in for rank in stalled) and len(stalled) == len(facts) > 1
+    return [
+        Finding(
+            title="every rank waits in the same collective"
+            if together
+            else f"{len(stalled)} of {len(facts)} ranks stalled the run",
+            message="; ".join(f"rank {rank} {ruling.reason}" for rank, ruling in stalled.items()),
+            fix="look at the network between the ranks: run the network and collectives stages"
+            if together
+            else "read the stack of the named rank in the report; raise --deadline if it is slow",
+            ranks=tuple(sorted(stalled)),
+            confidence=Confidence.MEDIUM if together else Confidence.HIGH,
+            evidence={
+                "check": facts[first].check,
+                "stack": facts[first].stack,
+                "waits_in": {str(rank): facts[rank].waits_in for rank in facts},
+            },
+        )
+    ]

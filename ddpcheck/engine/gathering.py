@@ -1,0 +1,136 @@
+"""What the leader waits for: every rank's word on a stage, or the reason why none will come."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from ddpcheck.engine.channel import INQUEST, STOP, Channel
+from ddpcheck.engine.entries import Ended, Entry
+from ddpcheck.engine.outcomes import testimony_told
+from ddpcheck.engine.plan import Step, silence_s
+from ddpcheck.measures.testimony import State, Testimony
+
+POLL_S = 0.1
+# Once one rank cannot go on, the others have this long to find out the same.
+SETTLE_S = 0.6
+# At the inquest, the living have this long to speak.
+HEARING_S = 0.9
+# How long the parent of local ranks takes to say how one of them ended.
+EXIT_S = 0.5
+# Beats are looked at this often: they matter only to a rank that has been silent for long.
+BEATS_S = 0.5
+# A wait that took so much longer than its poll was not running: the machine slept, say.
+PAUSE_S = 5.0
+
+
+class Gathering:
+    """The seats of a run as the leader hears them; ``seats`` are in the order of the members.
+
+    A leader that has taken over has already seen that the run cannot go on: nothing need
+    settle.
+    """
+
+    def __init__(
+        self, channel: Channel, seats: Sequence[int], deadline_s: float, *, taken_over: bool
+    ) -> None:
+        self._settle_s = 0.0 if taken_over else SETTLE_S
+        self._channel = channel
+        self._deadline_s = deadline_s
+        self._members = {seat: member for member, seat in enumerate(seats)}
+        self._beats: dict[int, tuple[str, float]] = {}
+        self._looked = 0.0
+        self._settled_at = float("inf")
+
+    def hear(self, step: Step) -> tuple[dict[int, list[Entry]], list[int]]:
+        """Return what each seat told of the stage, and the seats whose word cannot be read.
+
+        Returns early, with fewer seats, when a rank is known not to come through.
+        """
+        keys = {seat: f"{step.stage.value}/{seat}" for seat in self._members}
+        whole = self._await(list(keys.values()), step)
+        here = [seat for seat, key in keys.items() if whole or self._channel.has(key)]
+        told = dict(zip(here, self._channel.read([keys[seat] for seat in here]), strict=True))
+        return told, [seat for seat, each in told.items() if not _is_whole(each)]
+
+    def hold_inquest(
+        self, told: Mapping[int, Sequence[Entry]], garbled: Sequence[int], step: Step
+    ) -> dict[int, Testimony]:
+        """Return what is known of each seat; ``told`` is what they have told so far."""
+        self._channel.announce(INQUEST, True)
+        self._wait_for_the_living()
+        found = {seat: self._testimony(seat, told.get(seat, ())) for seat in self._members}
+        for seat in garbled:
+            said = msgspec.structs.replace(found[seat], state=State.GARBLED, check=step.stage.value)
+            found[seat] = said
+        return found
+
+    def condemned(self, testimonies: Mapping[int, Testimony]) -> list[int]:
+        """Return the members that cannot leave by themselves."""
+        mute = (State.STOPPED, State.SILENT)
+        return [self._members[seat] for seat, each in testimonies.items() if each.state in mute]
+
+    def _await(self, keys: Sequence[str], step: Step) -> bool:
+        until = time.monotonic() + step.deadline_s(self._deadline_s) + SETTLE_S
+        last = time.monotonic()
+        while not self._channel.poll(keys, POLL_S):
+            now = time.monotonic()
+            if now - last > PAUSE_S:
+                until += now - last
+                self._beats.clear()
+            last = now
+            if self._channel.alarms() and self._settled_at == float("inf"):
+                self._settled_at = now + self._settle_s
+            if now > min(until, self._settled_at) or self._has_silent_seat(now):
+                return self._channel.poll(keys, 0.0)
+        return True
+
+    def _has_silent_seat(self, now: float) -> bool:
+        if now - self._looked < BEATS_S:
+            return False
+        self._looked = now
+        for seat, member in self._members.items():
+            beat = self._channel.last_beat(member)
+            if seat not in self._beats or self._beats[seat][0] != beat:
+                self._beats[seat] = (beat, now)
+        return any(now - since > silence_s(self._deadline_s) for _, since in self._beats.values())
+
+    def _wait_for_the_living(self) -> None:
+        until = time.monotonic() + HEARING_S
+        waited_for = set(self._members.values())
+        while waited_for and time.monotonic() < until:
+            waited_for = {each for each in waited_for if self._channel.testimony_of(each) is None}
+            time.sleep(POLL_S / 4)
+
+    def _testimony(self, seat: int, told: Sequence[Entry]) -> Testimony:
+        member = self._members[seat]
+        known = self._channel.testimony_of(member)
+        if known is None:
+            _, _, check = self._channel.last_beat(member).partition(" ")
+            known = Testimony(state=State.SILENT, check=check, ended_by="no sign of life from it")
+        if known.state is State.ENDED:
+            return testimony_told(told, known)
+        return known
+
+    def with_exits(
+        self, testimonies: Mapping[int, Testimony], pids: Mapping[int, int]
+    ) -> dict[int, Testimony]:
+        """Return the testimonies with what the parent of local ranks knows of their ends."""
+        whole = dict(testimonies)
+        for seat, each in testimonies.items():
+            if each.state is State.GONE and not each.ended_by:
+                key = f"exit/{pids[seat]}"
+                self._channel.poll([key], EXIT_S)
+                whole[seat] = msgspec.structs.replace(each, ended_by=self._channel.heard(key))
+        return whole
+
+    @property
+    def stopped_by(self) -> str:
+        """Return the signal that asked the run to end, or ''."""
+        return self._channel.read_message(STOP, str) if self._channel.has(STOP) else ""
+
+
+def _is_whole(told: Sequence[Entry]) -> bool:
+    return any(isinstance(entry, Ended) for entry in told)

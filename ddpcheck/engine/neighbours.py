@@ -1,0 +1,129 @@
+"""The other ranks on this machine, watched through the kernel: it knows when a process ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from ddpcheck.measures.testimony import State
+
+# Each rank watches so many that came after it, in a ring: enough that every one is watched by
+# several, and few enough for the descriptors of a rank.
+WATCHED_COUNT = 16
+
+
+def machine() -> str:
+    """Return what the processes have in common that can see each other by pid."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot}/{Path('/proc/self/ns/pid').stat().st_ino}"
+    except OSError:
+        return ""
+
+
+@dataclass
+class Neighbour:
+    """One process, held by a descriptor that no other process can take over."""
+
+    member: int
+    pid: int
+    descriptor: int | None = None
+
+    def open(self) -> bool:
+        """Hold on to the process; return whether it is there."""
+        try:
+            self.descriptor = os.pidfd_open(self.pid)
+        except OSError:
+            return False
+        return True
+
+    def close(self) -> None:
+        """Let go of the process."""
+        if self.descriptor is not None:
+            os.close(self.descriptor)
+            self.descriptor = None
+
+    @property
+    def state(self) -> State:
+        """Return how the process stands, as the kernel sees it: silent when it lives."""
+        try:
+            status = psutil.Process(self.pid).status()
+        except psutil.NoSuchProcess:
+            return State.GONE
+        if status in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD):
+            return State.GONE
+        stopped = (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
+        return State.STOPPED if status in stopped else State.SILENT
+
+    def end(self) -> None:
+        """End the process, which has been found not to end by itself."""
+        if self.descriptor is not None:
+            with suppress(OSError):
+                signal.pidfd_send_signal(self.descriptor, signal.SIGKILL)
+
+
+@dataclass
+class Neighbours:
+    """Those that this rank watches; ``gone`` are the members whose process has ended."""
+
+    _by_descriptor: dict[int, Neighbour] = field(default_factory=dict[int, Neighbour])
+
+    def watch(self, place: int, members: list[tuple[int, int]]) -> list[Neighbour]:
+        """Watch those (member, pid) that follow the one at ``place``; return who is gone already.
+
+        ``members`` are all on this machine, in the order of their coming.
+        """
+        ring = [*members[place + 1 :], *members[:place]][:WATCHED_COUNT]
+        known = {each.member for each in self._by_descriptor.values()}
+        gone: list[Neighbour] = []
+        for member, pid in ring:
+            neighbour = Neighbour(member, pid)
+            if member in known:
+                continue
+            if neighbour.open() and neighbour.descriptor is not None:
+                self._by_descriptor[neighbour.descriptor] = neighbour
+            else:
+                gone.append(neighbour)
+        return gone
+
+    @property
+    def descriptors(self) -> list[int]:
+        """Return a descriptor for each living neighbour; it becomes readable at its end."""
+        return list(self._by_descriptor)
+
+    def ended(self, ready: Iterable[int]) -> list[Neighbour]:
+        """Return, and forget, the neighbours whose descriptors are ready."""
+        return [self._by_descriptor.pop(each) for each in ready if each in self._by_descriptor]
+
+    def living(self) -> list[Neighbour]:
+        """Return those whose process has not ended."""
+        return list(self._by_descriptor.values())
+
+
+def exit_of(pid: int) -> str:
+    """Return how a process that nobody has waited for yet ended: a signal or an exit code, or ''.
+
+    Source: proc(5), the last field of /proc/PID/stat, which is a wait status.
+    """
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    status = int(fields[-1])
+    return "" if fields[0] not in "ZX" else ending(os.waitstatus_to_exitcode(status))
+
+
+def ending(code: int) -> str:
+    """Return an exit code, or the signal that a negative one stands for, in words."""
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return signal.Signals(-code).name
+    except ValueError:
+        return f"signal {-code}"

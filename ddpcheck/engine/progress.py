@@ -1,0 +1,25 @@
+"""One line a stage on stderr, while the run goes on."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from ddpcheck.engine.judging import Judgement
+from ddpcheck.engine.plan import Step
+from ddpcheck.finding import Severity
+
+
+def show_progress(
+    step: Step, judged: Sequence[Judgement], told: int, asked: int, took_s: float
+) -> None:
+    """Write how a stage went: how many ranks told of it, for how long, and what was found."""
+    findings = [finding for judgement in judged for finding in judgement.findings]
+    counts = [
+        f"{number} {severity.value}{'s' * (number > 1)}"
+        for severity in (Severity.ERROR, Severity.WARNING)
+        if (number := sum(finding.severity is severity for finding in findings))
+    ]
+    line = f"  {step.stage.value:<12} {told}/{asked}  {took_s:.1f} s  {', '.join(counts)}"
+    sys.stderr.write(line.rstrip() + "\n")
+    sys.stderr.flush()

@@ -1,0 +1,55 @@
+"""SIGTERM and Ctrl-C reach a thread that waits for them, whatever the main thread is inside.
+
+Python runs signal handlers in the main thread alone, between two bytecodes: never, while that
+is in a collective. What the C-level handler writes to a descriptor, any thread can read.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+from types import FrameType
+
+ASKED_TO_END = (signal.SIGTERM, signal.SIGINT)
+
+
+class SignalMail:
+    """Signals that ask this process to end, as they arrive; made in the main thread."""
+
+    def __init__(self) -> None:
+        self._reader, self._writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        for number in ASKED_TO_END:
+            signal.signal(number, _heard)
+        signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
+        # What the user's code forks, loader workers say, ends on SIGTERM as it always would.
+        os.register_at_fork(after_in_child=_deliver_as_usual)
+
+    @property
+    def descriptor(self) -> int:
+        """Return the descriptor that becomes readable with the next signal."""
+        return self._reader
+
+    def wait(self, descriptors: list[int], timeout_s: float) -> list[int]:
+        """Return which of these descriptors, or of this mail, have news within ``timeout_s``."""
+        ready, _, _ = select.select([self._reader, *descriptors], [], [], max(0.0, timeout_s))
+        return ready
+
+    def read(self) -> str:
+        """Return the name of a signal that has come since the last call, or ''."""
+        try:
+            numbers = os.read(self._reader, 64)
+        except BlockingIOError:
+            return ""
+        names = [signal.Signals(each).name for each in numbers if each in ASKED_TO_END]
+        return names[0] if names else ""
+
+
+def _heard(_number: int, _frame: FrameType | None) -> None:
+    """Do nothing: the sentinel reads the descriptor."""
+
+
+def _deliver_as_usual() -> None:
+    signal.set_wakeup_fd(-1)
+    for number in ASKED_TO_END:
+        signal.signal(number, signal.SIG_DFL)

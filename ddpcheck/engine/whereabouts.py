@@ -1,0 +1,161 @@
+"""What the rank's main thread is doing, and until when it may."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import sys
+import threading
+import time
+from contextlib import suppress
+from io import TextIOWrapper
+from pathlib import Path
+from traceback import StackSummary, extract_stack
+from types import FrameType
+
+from ddpcheck.engine.blackbox import BlackBox
+from ddpcheck.engine.entries import Crashed
+from ddpcheck.measures.testimony import State, Testimony
+from ddpcheck.watch import flight
+
+# So long after its deadline, a process whose GIL is held is ended by faulthandler's own thread:
+# its sentinel would have spoken by then, and put this off.
+MUTE_S = 0.7
+# A process whose sentinel has spoken is ended so by its own hand only when all else has failed.
+LAST_RESORT_S = 20.0
+# Where torch's own code waits for other ranks.
+DISTRIBUTED = "torch/distributed/"
+DDP = "torch/nn/parallel/distributed.py"
+BACKWARD = "_engine_run_backward"
+
+
+class Whereabouts:
+    """Written by the main thread, read by the sentinel."""
+
+    def __init__(self) -> None:
+        self.check = ""
+        self.until = float("inf")
+        self.entered = 0
+        self.crash: Crashed | None = None
+        self.box = BlackBox(None)
+        self._lock = threading.Lock()
+        self._stack_file: TextIOWrapper | None = None
+        self._retired = os.eventfd(0)
+        self._main = threading.main_thread().ident
+
+    @property
+    def retirement(self) -> int:
+        """Return the descriptor that becomes readable when the main thread is leaving."""
+        return self._retired
+
+    def keep_files(self, box: Path, stack: Path) -> None:
+        """From now on let neighbours read this rank's black box, and the stack it dies with."""
+        self.box = BlackBox(box)
+        with suppress(OSError):
+            self._stack_file = stack.open("w")
+            faulthandler.enable(self._stack_file)  # a fatal signal leaves its stack there
+
+    def enter(self, check: str, deadline_s: float) -> None:
+        """Note that the main thread starts on ``check``."""
+        with self._lock:
+            self.check, self.until = check, time.monotonic() + deadline_s
+            self.entered += 1
+            self._end_after(deadline_s + MUTE_S)
+        self.box.enter_check(check)
+
+    @property
+    def busy(self) -> bool:
+        """Return whether the main thread is in a check."""
+        return self.until < float("inf")
+
+    @property
+    def overran(self) -> bool:
+        """Return whether the main thread is in a check for longer than it may."""
+        return time.monotonic() >= self.until
+
+    def extend(self, seconds: float) -> None:
+        """Allow the check that runs now so much more: the whole process was at a stop."""
+        with self._lock:
+            if self.busy:
+                self.until += seconds
+                self._end_after(self.until - time.monotonic() + MUTE_S)
+
+    def hurry(self, grace_s: float) -> None:
+        """Allow the check that runs now no more than ``grace_s`` from here on."""
+        with self._lock:
+            if self.busy:
+                self.until = min(self.until, time.monotonic() + grace_s)
+
+    def put_off_the_end(self) -> None:
+        """Note that the sentinel speaks for this process, so that it need not be ended yet."""
+        with self._lock:
+            if self.busy:
+                self._end_after(LAST_RESORT_S)
+
+    def leave(self) -> None:
+        """Note that the check has ended."""
+        with self._lock:
+            self.until = float("inf")
+            faulthandler.cancel_dump_traceback_later()
+
+    def retire(self) -> None:
+        """Note that the main thread has heard the verdict and is leaving."""
+        os.eventfd_write(self._retired, 1)
+
+    def testimony(self, interrupted_by: str = "") -> Testimony:
+        """Return what there is to say of this rank right now."""
+        recorded = flight.recorded_calls()
+        if self.crash is not None:
+            return Testimony(
+                state=State.RAISED,
+                check=self.crash.check,
+                error=self.crash.error,
+                stack=self.crash.stack,
+                order=self.crash.order,
+                calls=self.box.flight.calls,
+                recorded=recorded,
+                sequence=flight.sequence_number(),
+            )
+        frame = sys._current_frames().get(self._main or 0)
+        pending = next((call.what for call in recorded if not call.done), "")
+        return Testimony(
+            state=State.BUSY if self.busy else State.ENDED,
+            check=self.check,
+            overran=self.overran,
+            stack=stack_of(frame) if self.busy else "",
+            waits_in=(waiting_call(frame) or pending) if self.busy else "",
+            interrupted_by=interrupted_by,
+            calls=self.box.flight.calls,
+            recorded=recorded,
+            sequence=flight.sequence_number(),
+        )
+
+    def _end_after(self, seconds: float) -> None:
+        file = self._stack_file or sys.__stderr__
+        if file is not None:
+            faulthandler.dump_traceback_later(max(0.1, seconds), exit=True, file=file)
+
+
+def stack_of(frame: FrameType | None) -> str:
+    """Return the Python stack of a thread, the latest call last, without ddpcheck's own start."""
+    return "".join(_summary(frame).format()).rstrip() if frame is not None else ""
+
+
+def waiting_call(frame: FrameType | None) -> str:
+    """Return the collective that a thread waits in, as its innermost frames tell, or ''."""
+    for each in reversed(_summary(frame)[-6:] if frame is not None else []):
+        if each.name == BACKWARD:
+            return "backward"
+        if DISTRIBUTED in each.filename:
+            return each.name
+        if each.filename.endswith(DDP):
+            return f"DistributedDataParallel.{each.name.strip('_')}"
+        if ".wait(" in (each.line or ""):
+            return "wait"
+        if "torch" not in Path(each.filename).parts:
+            return ""
+    return ""
+
+
+def _summary(frame: FrameType | None) -> StackSummary:
+    return extract_stack(frame)

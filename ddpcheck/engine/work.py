@@ -1,0 +1,250 @@
+"""A rank's own work: measure stage by stage, tell, and hear whether to go on."""
+
+from __future__ import annotations
+
+import os
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import partial
+
+import msgspec
+import torch
+from torch.distributed import DistStoreError
+
+from ddpcheck.check import Check, Context, Facts, Joining, Skip, Stage
+from ddpcheck.engine.channel import ENDED, RAISED, Assignment, Channel, Decision, End
+from ddpcheck.engine.entries import (
+    Began,
+    Crashed,
+    Ended,
+    Entry,
+    Journal,
+    Measured,
+    Refused,
+    Skipped,
+)
+from ddpcheck.engine.group import GROUP_SLACK, abort_group, device_of, join_group, leave_group
+from ddpcheck.engine.plan import Step
+from ddpcheck.engine.rehearsal import STEPS, rehearse
+from ddpcheck.engine.whereabouts import Whereabouts
+from ddpcheck.errors import DdpcheckError, ExitCode, TargetError
+from ddpcheck.launch.identity import Identity
+from ddpcheck.launch.stores import PrefixStore, Store
+from ddpcheck.settings import RunSettings
+from ddpcheck.target.live import go_live
+from ddpcheck.target.load import Factory, build, find_factory, is_built_in
+from ddpcheck.watch.calls import recorded_calls
+from ddpcheck.watch.stream import EventStream
+
+# What a rank does between its checks, named after the stage as a check would be.
+JOINING = f"{Stage.COLLECTIVES.value}/joining-the-group"
+TRAINING = f"{Stage.REHEARSAL.value}/training"
+MEETING = f"{Stage.REHEARSAL.value}/meeting-after-the-training"
+# A rank that waits for the leader allows it this much more than the work's own deadline.
+LEADER_SLACK_S = 15.0
+# What the user's code may do to end itself is its outcome, and must not end the rank.
+RAISED_BY_CODE = (Exception, SystemExit)
+
+
+@dataclass
+class RankWork:
+    """The stages of a run on one rank."""
+
+    settings: RunSettings
+    who: Identity
+    store: Store
+    assignment: Assignment
+    seat: int
+    steps: Sequence[Step]
+    whereabouts: Whereabouts
+    journal: Journal
+
+    def __post_init__(self) -> None:
+        self.channel = Channel(self.store)
+        self.factory: Factory | None = None
+        self.context = Context(
+            rank=self.seat,
+            local_rank=self.who.local_rank,
+            world_size=len(self.assignment.seats),
+            environ=dict(os.environ),
+            host=self.who.host,
+            backend=self.assignment.backend,
+            device=device_of(self.assignment.backend, self.who.local_rank),
+            profile=self.settings.profile,
+            clock=time.perf_counter,
+            timeout=timedelta(seconds=self.assignment.deadline_s),
+            store=PrefixStore("probes", self.store),
+        )
+
+    def run(self) -> int:
+        """Go through the stages until the end is announced; return the exit code."""
+        with recorded_calls(self.whereabouts.box):
+            self._go_through_the_stages()
+        end = self.channel.hear(ENDED, End, LEADER_SLACK_S)
+        leave_group()
+        return end.exit_code if end else ExitCode.INCOMPLETE
+
+    def _go_through_the_stages(self) -> None:
+        for step in self._steps_to_take():
+            entries = self._stage(step)
+            told = [
+                *entries,
+                Ended(step.stage.value, self.journal.broken, self.whereabouts.box.digest),
+            ]
+            self.channel.tell(f"{step.stage.value}/{self.seat}", told)
+            self.journal.write(told[-1:])
+            patience_s = step.deadline_s(self.assignment.deadline_s) + LEADER_SLACK_S
+            decision = self.channel.hear(f"decision/{step.stage.value}", Decision, patience_s)
+            if decision is None or not decision.go:
+                break
+
+    def _steps_to_take(self) -> list[Step]:
+        complete = self.assignment.complete
+        return [step for step in self.steps if complete or step.stage is Stage.LAUNCH]
+
+    def _stage(self, step: Step) -> list[Entry]:
+        if step is self.steps[0] and self._needs_target():
+            refusal = self._find_target()
+            if refusal:
+                return [refusal]
+        if step.stage is Stage.DEVICES and self.context.on_gpu:
+            torch.cuda.set_device(self.context.device)
+        if step.stage.order >= Stage.COLLECTIVES.order and self.context.joining is None:
+            self._join()
+        return list(self._entries(step))
+
+    def _entries(self, step: Step) -> Iterator[Entry]:
+        if step.stage is Stage.REHEARSAL:
+            yield from self._rehearse(step)
+            # A rank that left out a step would go on to other collectives, and pair those with
+            # the others' last ones.
+            self._meet_the_others()
+        for check in step.probes:
+            yield self._measure(check, partial(check.probe, self.context))
+
+    def _needs_target(self) -> bool:
+        return any(step.stage is Stage.REHEARSAL for step in self.steps)
+
+    def _find_target(self) -> Refused | None:
+        try:
+            self.factory = find_factory(
+                self.settings.target, self.settings.data, self.seat, self.context.world_size
+            )
+        except TargetError as error:
+            return Refused(str(error))
+        return None
+
+    def _join(self) -> None:
+        started = time.perf_counter()
+        self._begin(JOINING)
+        error = join_group(self.who, self.context)
+        took_s = round(time.perf_counter() - started, 4)
+        if error:
+            self._crashed(Crashed(JOINING, error, ""))
+        self.whereabouts.leave()
+        self.context = replace(self.context, joining=Joining(self.context.backend, took_s, error))
+
+    def _rehearse(self, step: Step) -> Iterator[Entry]:
+        """Build the target, train it under the observers, and ask them for their facts."""
+        if self.factory is None or self.context.joining is None or self.context.joining.error:
+            yield from (Skipped(check.id, "there is no process group") for check in step.observers)
+            return
+        observers = {check.id: check.observer(self.context) for check in step.observers}
+        stream = EventStream(observers)
+        self._begin(TRAINING)
+        try:
+            self._train(self.factory, stream)
+        except TargetError as error:
+            yield Refused(f"rank {self.seat}: {error}")
+            return
+        except RAISED_BY_CODE as error:
+            yield self._crashed(_crash(TRAINING, error))
+        finally:
+            self.whereabouts.leave()
+        for check in step.observers:
+            raised = stream.raised.get(check.id)
+            yield self._measure(check, _facts_or_raise(observers[check.id].facts, raised))
+
+    def _train(self, factory: Factory, stream: EventStream) -> None:
+        target = build(factory, self.settings.target)
+        try:
+            live = go_live(
+                target,
+                self.settings.target,
+                is_built_in=is_built_in(self.settings.target),
+                device=self.context.device,
+                on_placed=partial(stream.emit, "placed"),
+            )
+        except TargetError:
+            raise
+        except RAISED_BY_CODE as error:
+            stream.emit("raise", 0, error)
+            raise
+        rehearse(live, STEPS[self.settings.profile], stream)
+        self.context = replace(self.context, target=live)
+
+    def _meet_the_others(self) -> None:
+        """Wait until all ranks have come through the training; a check's deadline holds here."""
+        self._begin(MEETING)
+        if self.store.add("met", 1) == self.context.world_size:
+            self.store.set("all-met", "")
+        with suppress(DistStoreError):
+            self.store.wait(["all-met"], self.context.timeout + GROUP_SLACK)
+        self.whereabouts.leave()
+
+    def _begin(self, what: str) -> None:
+        self.whereabouts.enter(what, self.assignment.deadline_s)
+        self.journal.write([Began(what, time.time())])
+
+    def _crashed(self, crash: Crashed) -> Crashed:
+        """Count what was raised, and let go of the peers that may wait for this rank in vain."""
+        crash = msgspec.structs.replace(crash, order=self.channel.next_in_order())
+        self.journal.write([crash])
+        if self.context.joining is not None or crash.check == JOINING:
+            self.whereabouts.crash = crash
+            self.channel.announce(RAISED, self.seat)
+            abort_group()
+            self.context = replace(self.context, joining=None, target=None)
+        return crash
+
+    def _measure(self, check: Check, measure: Callable[[], Facts]) -> Entry:
+        self._begin(check.id)
+        started = time.perf_counter()
+        entry = _outcome(check.id, measure, started)
+        if isinstance(entry, Crashed):
+            entry = self._crashed(entry)
+        else:
+            self.journal.write([entry])
+        self.whereabouts.leave()
+        return entry
+
+
+def _outcome(check_id: str, measure: Callable[[], Facts], started: float) -> Entry:
+    try:
+        facts = measure()
+    except Skip as skip:
+        return Skipped(check_id, str(skip))
+    except DdpcheckError as error:
+        return Refused(str(error))
+    except RAISED_BY_CODE as error:
+        return _crash(check_id, error)
+    took_s = round(time.perf_counter() - started, 4)
+    return Measured(check_id, msgspec.to_builtins(facts), took_s)
+
+
+def _crash(what: str, error: BaseException) -> Crashed:
+    line = f"{type(error).__name__}: {' '.join(str(error).split())[:500]}"
+    return Crashed(what, line, "".join(traceback.format_exception(error, limit=-6)))
+
+
+def _facts_or_raise(facts: Callable[[], Facts], raised: Exception | None) -> Callable[[], Facts]:
+    def measure() -> Facts:
+        if raised is not None:
+            raise raised
+        return facts()
+
+    return measure

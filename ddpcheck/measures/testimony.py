@@ -1,0 +1,80 @@
+"""What is known of one rank when the run ends: by its own word, or by its neighbours'."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+# What a rank says whose peer has gone: it is a victim. Seen with gloo and NCCL in torch 2.11
+# and 2.13; texts of third_party/gloo transport/tcp/pair.cc and of ProcessGroupNCCL.cpp.
+VICTIM_WORDS = (
+    "Connection closed by peer",
+    "Connection reset by peer",
+    "Broken pipe",
+    "remote process exited",
+    "Timed out waiting",
+    "process group has been destroyed",
+    "NCCL communicator was aborted",
+    "Application timeout caused pair closure",
+    "Connection was likely closed",
+    "Socket Timeout",
+    "Operation timed out",
+    "closed the connection",
+    # One peer sent another size than this one waited for.
+    "op.preamble.length",
+    "connectFullMesh failed",
+    "wait timeout after",
+)
+
+
+class State(StrEnum):
+    """How a rank stands at the end of the run."""
+
+    ENDED = "ended"  # it came through, or waits for the others between two checks
+    BUSY = "busy"  # it is inside a check, and its sentinel can speak
+    RAISED = "raised"
+    GARBLED = "garbled"  # what it told cannot be read
+    GONE = "gone"  # its process has ended
+    STOPPED = "stopped"  # its process lives, and is stopped by a signal
+    SILENT = "silent"  # its process lives, or may, but none of its threads speaks
+
+
+class Call(msgspec.Struct, frozen=True, array_like=True):
+    """One collective that a rank entered; ``number`` counts from 1 within its group."""
+
+    number: int
+    what: str
+    site: str = ""
+    done: bool = True
+
+
+class Testimony(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What one rank did last.
+
+    ``order``: the how-manieth, from 1, of all ranks' ends and exceptions this one was; 0 when
+    it has none. ``ended_by``: a signal's name or an exit code, where known. ``waits_in``: the
+    collective that its main thread is inside. ``calls`` are the last collectives of the check
+    as Python called them, ``recorded`` those of the world group as torch's Flight Recorder
+    has them, DDP's own included; ``sequence`` is how many the process group itself has counted.
+    All are empty where nothing went wrong.
+    """
+
+    state: State = State.ENDED
+    check: str = ""
+    overran: bool = False
+    error: str = ""
+    ended_by: str = ""
+    order: int = 0
+    stack: str = ""
+    waits_in: str = ""
+    interrupted_by: str = ""
+    unkept: str = ""
+    calls: tuple[Call, ...] = ()
+    recorded: tuple[Call, ...] = ()
+    sequence: int = 0
+
+    @property
+    def is_victim(self) -> bool:
+        """Return whether what the rank raised says that another one went first."""
+        return any(word in self.error for word in VICTIM_WORDS)
