@@ -69,6 +69,14 @@ class Profile(StrEnum):
     FULL = "full"
 
 
+class Meeting(msgspec.Struct, frozen=True):
+    """How meeting the other ranks in a store went on this rank: its place, in wall seconds."""
+
+    place: str
+    duration_s: float
+    error: str = ""
+
+
 class Joining(msgspec.Struct, frozen=True):
     """How joining the process group went on this rank."""
 
@@ -92,7 +100,7 @@ class KeyValueStore(Protocol):
 class Context:
     """Everything a probe may use; a test passes a fake.
 
-    ``target`` and ``joining`` are None before the stage that makes them.
+    ``target`` and ``joining`` are None before the stage that makes them, ``meeting`` in a test.
     ``timeout`` is the time left for a blocking call.
     """
 
@@ -106,6 +114,7 @@ class Context:
     profile: Profile
     clock: Callable[[], float]
     timeout: timedelta
+    meeting: Meeting | None = None
     joining: Joining | None = None
     store: KeyValueStore | None = None
     target: LiveTarget | None = None

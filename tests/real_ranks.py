@@ -154,7 +154,7 @@ class Server:
             [sys.executable, __file__],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=_clean_environment() | environment,
+            env={**_clean_environment(), **environment},
             text=True,
             start_new_session=True,
         )

@@ -12,6 +12,7 @@ from ddpcheck import catalogue as module
 from ddpcheck.catalogue import catalogue, check_named, select, validated
 from ddpcheck.check import Check, Stage
 from ddpcheck.errors import CatalogueError, UsageError
+from ddpcheck.measures.testimony import Testimony
 
 MANUAL = """The sea is salt.
 
@@ -32,6 +33,7 @@ def probe(ctx):
 def judge(facts):
     return []
 '''
+ONE_WAY = "needs either a function probe, a class Observer, or Facts = Testimony"
 
 
 class Frozen(msgspec.Struct, frozen=True):
@@ -52,6 +54,11 @@ def check_module(name: str = "checks.network.salt_water", **changed: Any) -> Mod
     parts = {"Facts": Frozen, "probe": print, "judge": list, **changed}
     vars(made).update({name: part for name, part in parts.items() if part is not None})
     return made
+
+
+def inquest_module(name: str = "checks.ranks.drowned", **changed: Any) -> ModuleType:
+    """Return a sound check that judges how the ranks came through."""
+    return check_module(name, **{"Facts": Testimony, "probe": None, **changed})
 
 
 def some_checks() -> tuple[Check, ...]:
@@ -107,6 +114,28 @@ def test_select(wanted: list[str], unwanted: list[str], kept: list[str]) -> None
 
 
 @pytest.mark.parametrize(
+    ("wanted", "unwanted", "kept"),
+    [
+        ([], [], ["network/slow-link", "ranks/drowned", "crew/mutiny"]),
+        (["network"], [], ["network/slow-link", "ranks/drowned", "crew/mutiny"]),
+        (["crew"], [], ["ranks/drowned", "crew/mutiny"]),
+        (["network"], ["ranks"], ["network/slow-link", "crew/mutiny"]),
+        (["network"], ["ranks/drowned", "crew/*"], ["network/slow-link"]),
+        (["ranks"], ["ranks", "crew"], []),
+    ],
+)
+def test_what_became_of_the_ranks_is_selected_unless_it_is_skipped(
+    wanted: list[str], unwanted: list[str], kept: list[str]
+) -> None:
+    checks = (
+        validated(check_module("checks.network.slow_link")),
+        validated(inquest_module("checks.ranks.drowned")),
+        validated(inquest_module("checks.crew.mutiny")),
+    )
+    assert ids(select(checks, wanted, unwanted)) == kept
+
+
+@pytest.mark.parametrize(
     ("entry", "hint"),
     [
         ("network/slow-lnk", "did you mean network/slow-link"),
@@ -131,7 +160,7 @@ def test_check_named() -> None:
 def test_a_sound_module_is_a_check() -> None:
     check = validated(check_module())
     assert (check.id, check.title) == ("network/salt-water", "The sea is salt")
-    assert (check.stage, check.is_observer) == (Stage.NETWORK, False)
+    assert (check.stage, check.is_observer, check.is_inquest) == (Stage.NETWORK, False, False)
 
 
 @pytest.mark.parametrize(
@@ -145,6 +174,13 @@ def test_other_families_and_observers_run_in_the_rehearsal(made: ModuleType) -> 
     assert validated(made).stage is Stage.REHEARSAL
 
 
+@pytest.mark.parametrize("family", ["ranks", "network", "crew"])
+def test_what_judges_testimonies_does_so_after_all_stages(family: str) -> None:
+    check = validated(inquest_module(f"checks.{family}.drowned"))
+    assert (check.stage, check.is_observer, check.is_inquest) == (Stage.RANKS, False, True)
+    assert check.stage is max(Stage, key=lambda stage: stage.order)
+
+
 @pytest.mark.parametrize(
     ("changed", "reason"),
     [
@@ -152,8 +188,11 @@ def test_other_families_and_observers_run_in_the_rehearsal(made: ModuleType) -> 
         ({"Facts": Plain}, "Facts must be a frozen"),
         ({"Facts": Frozen(3.5)}, "Facts must be a frozen"),
         ({"Facts": Thawed}, "Facts must be a frozen"),
-        ({"probe": None}, "needs either a function probe or a class Observer"),
-        ({"Observer": object}, "needs either a function probe or a class Observer"),
+        ({"probe": None}, ONE_WAY),
+        ({"Observer": object}, ONE_WAY),
+        ({"Facts": Testimony}, ONE_WAY),
+        ({"Facts": Testimony, "probe": None, "Observer": object}, ONE_WAY),
+        ({"Facts": Testimony, "probe": None, "judge": None}, "needs a function judge"),
         ({"judge": None}, "needs a function judge"),
         ({"judge": "guilty"}, "needs a function judge"),
         ({"doc": None}, "the docstring lacks the section 'Why it matters'"),

@@ -13,7 +13,7 @@ import pytest
 from ddpcheck import __version__, cli, commands
 from ddpcheck.check import Profile
 from ddpcheck.cli import build_parser, main
-from ddpcheck.engine.assembly import build_report
+from ddpcheck.engine.assembly import Ranks, build_report
 from ddpcheck.engine.rundir import note_start
 from ddpcheck.errors import ExitCode, GateError, LaunchError, TargetError
 from ddpcheck.finding import Severity
@@ -405,7 +405,7 @@ def test_what_starts_no_ranks_needs_no_torch(words: list[str], code: int, tmp_pa
     for name in ("whole", "crashed"):
         (tmp_path / name / "ranks").mkdir(parents=True)
         note_start(RUN, tmp_path / name)
-    write_report(build_report(RUN, [], {}, {}, absent=[0]), tmp_path / "whole")
+    write_report(build_report(RUN, [], Ranks({}, {}, absent=[0])), tmp_path / "whole")
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_TORCH, *words],
         capture_output=True,

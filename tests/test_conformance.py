@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 
 from ddpcheck.catalogue import BUILT_IN, catalogue
-from ddpcheck.check import Check
+from ddpcheck.check import Check, Stage
+from ddpcheck.measures.testimony import Testimony
 
 ROOT = Path(__file__).parent.parent
 FILES = sorted(path for path in (ROOT / "checks").rglob("*.py") if path.name != "__init__.py")
 CHECKS = [check for check in catalogue() if check.module.__name__.startswith(BUILT_IN)]
+INQUESTS = [check for check in CHECKS if check.is_inquest]
 FILE_LINES = 150
 FUNCTION_LINES = 50
 # The engine owns exceptions, output, waiting and the end of the process.
@@ -52,6 +54,24 @@ def test_manual(check: Check) -> None:
 def test_facts_are_frozen_and_documented(check: Check) -> None:
     assert check.facts_type.__struct_config__.frozen
     assert check.facts_type.__doc__
+
+
+def test_only_the_family_ranks_judges_testimonies_and_does_nothing_else() -> None:
+    family = [check.id for check in CHECKS if check.id.startswith("ranks/")]
+    assert [check.id for check in INQUESTS] == family != []
+
+
+@pytest.mark.parametrize("check", INQUESTS, ids=lambda check: check.id)
+def test_what_judges_testimonies_measures_nothing(check: Check) -> None:
+    assert check.stage is Stage.RANKS
+    assert {"probe", "Observer", "Context", "Skip"} & set(vars(check.module)) == set()
+
+
+@pytest.mark.parametrize("check", INQUESTS, ids=lambda check: check.id)
+@pytest.mark.parametrize("world", [1, 2, 8])
+def test_ranks_that_came_through_are_no_finding(check: Check, world: int) -> None:
+    through = {rank: Testimony() for rank in range(world)}
+    assert (check.judge(through), check.recommend(through)) == ([], {})
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.id)

@@ -21,6 +21,10 @@ BATCHNORM = "buffers/batchnorm-not-synchronized"
 DEVICE = "devices/wrong-device"
 ALLREDUCE = "collectives/wrong-allreduce"
 RANKS = "launch/inconsistent-ranks"
+LOST = "ranks/lost"
+STALLED = "ranks/stalled"
+# What a rank is in while it trains: no check has the name.
+TRAINING = "rehearsal/training"
 
 
 @dataclass(frozen=True)
@@ -180,7 +184,8 @@ def test_wrong_element_of_an_allreduce_is_named(place: str, dtype: str, tmp_path
 
 
 @pytest.mark.parametrize(
-    ("place", "reason"), [("exits", "exited with code 3"), ("killed", "SIGKILL")]
+    ("place", "reason"),
+    [("exits", "left with exit code 3"), ("killed", "was ended by SIGKILL")],
 )
 def test_rank_that_dies_is_lost(place: str, reason: str, tmp_path: Path) -> None:
     ended = rehearse(tmp_path, f"dies_in_second_step:{place}", "--deadline", "10")
@@ -188,9 +193,11 @@ def test_rank_that_dies_is_lost(place: str, reason: str, tmp_path: Path) -> None
     assert ended.report.verdict == Verdict.INCOMPLETE
     victim, culprit = ended.report.ranks
     assert (culprit.outcome, victim.outcome) == (RankOutcome.LOST, RankOutcome.OK)
-    assert reason in culprit.reason
-    assert "rehearsal" in culprit.reason
-    assert 0 not in blamed(ended)
+    assert culprit.reason == f"{reason} in {TRAINING}"
+    assert victim.reason.startswith("waited for rank 1 in rehearsal/")
+    assert the_finding(ended, LOST).ranks == (1,)
+    assert reason in the_finding(ended, LOST).message
+    assert blamed(ended) == {1}
     assert ended.took_s < 15
 
 
@@ -199,10 +206,14 @@ def test_rank_that_sleeps_is_stalled_and_shows_where(tmp_path: Path) -> None:
     assert ended.exit_code == ExitCode.INCOMPLETE
     victim, culprit = ended.report.ranks
     assert (culprit.outcome, victim.outcome) == (RankOutcome.STALLED, RankOutcome.OK)
+    assert culprit.reason == f"overran its deadline in {TRAINING}"
+    assert victim.reason.startswith("waited for rank 1 in rehearsal/")
     assert culprit.last_seen is not None
+    assert culprit.last_seen.check == TRAINING
     assert "wait_for_features" in culprit.last_seen.stack
     assert "sleeps_in_second_step.py" in culprit.last_seen.stack
-    assert 0 not in blamed(ended)
+    assert the_finding(ended, STALLED).ranks == (1,)
+    assert blamed(ended) == {1}
 
 
 HEALTHY = ("--target", target("clean/ways_to_train:subclass"), "--select", "launch,gradients")

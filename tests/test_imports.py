@@ -18,11 +18,14 @@ SOURCES = {
 ALLOWED = {
     "ddpcheck.finding": set[str](),
     "ddpcheck.errors": set[str](),
-    "ddpcheck.check": {"ddpcheck.finding"},
+    "ddpcheck.check": {"ddpcheck.finding", "ddpcheck.measures.testimony"},
     "ddpcheck.jsontext": set[str](),
     "ddpcheck.measures": {"ddpcheck.measures"},
     "ddpcheck.report": {"ddpcheck.finding", "ddpcheck.errors", "ddpcheck.jsontext"},
-    "ddpcheck.catalogue": {"ddpcheck.check", "ddpcheck.finding", "ddpcheck.errors"},
+    "ddpcheck.catalogue": {
+        *("ddpcheck.check", "ddpcheck.finding", "ddpcheck.errors"),
+        "ddpcheck.measures.testimony",
+    },
     "ddpcheck.render": {
         *("ddpcheck.report", "ddpcheck.finding", "ddpcheck.check", "ddpcheck.errors"),
         *("ddpcheck.render", "ddpcheck.__version__"),

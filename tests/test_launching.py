@@ -6,11 +6,13 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import IO
 
 import psutil
 from real_ranks import command
 
-from ddpcheck.report import read_report
+from ddpcheck.errors import ExitCode
+from ddpcheck.report import RankOutcome, Verdict, read_report
 
 LIMIT_S = 120.0
 # A shell's background job, as these tests may be, ignores Ctrl-C; what a terminal starts does not.
@@ -19,6 +21,20 @@ import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
 from ddpcheck.cli import main
 sys.exit(main())
+"""
+# A training that tells when it is in its first step, and stays there.
+WAITING = "in its first step\n"
+SLOW = f"""
+import sys, time
+from torch import nn, zeros
+
+def wait_for_the_end(model, batch):
+    sys.stderr.write({WAITING!r})
+    sys.stderr.flush()
+    time.sleep(1000)
+
+def make():
+    return nn.Linear(1, 1), [zeros(2, 1)], wait_for_the_end
 """
 
 
@@ -47,19 +63,36 @@ def free_port() -> int:
         return int(server.getsockname()[1])
 
 
-def test_ctrl_c_ends_every_process_and_leaves_no_report(tmp_path: Path) -> None:
-    running = start(tmp_path, "run", "--report-dir", str(tmp_path / "reports"))
+def read_until(file: IO[str], line: str, times: int) -> list[str]:
+    """Read lines until one has come so many times, or the file ends; return what was read."""
+    read: list[str] = []
+    while read.count(line) < times and (new := file.readline()):
+        read.append(new)
+    return read
+
+
+def test_ctrl_c_ends_every_process_and_reports_where_the_ranks_were(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(SLOW)
+    reports = tmp_path / "reports"
+    options = ["--target", "slow.py:make", "--select", "gradients", "--report-dir", str(reports)]
+    running = start(tmp_path, "run", *options)
     assert running.stderr is not None
-    first = running.stderr.readline()
-    assert first.split()[:1] == ["launch"], first
+    told = read_until(running.stderr, WAITING, times=2)
+    assert told.count(WAITING) == 2, told
     os.killpg(running.pid, signal.SIGINT)
-    _, stderr = running.communicate(timeout=LIMIT_S)
-    assert running.returncode == 130
-    assert stderr.endswith("ddpcheck: interrupted\n")
+    stdout, stderr = running.communicate(timeout=LIMIT_S)
+    assert running.returncode == ExitCode.INTERRUPTED
     assert "Traceback" not in stderr
-    assert not (tmp_path / "reports").exists()
     left = [p for p in psutil.process_iter() if session_of(p) == running.pid]
     assert not left
+    report = read_report(reports / "latest")
+    assert (report.verdict, report.findings) == (Verdict.INCOMPLETE, [])
+    assert stdout.splitlines()[-1].startswith("verdict: INCOMPLETE, 0 errors, ")
+    assert [rank.outcome for rank in report.ranks] == [RankOutcome.LOST, RankOutcome.LOST]
+    for rank in report.ranks:
+        assert rank.reason == "interrupted by SIGINT in rehearsal/training"
+        assert rank.last_seen is not None
+        assert "wait_for_the_end" in rank.last_seen.stack
 
 
 def test_two_hosts_meet_through_the_elastic_agent(tmp_path: Path) -> None:

@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ddpcheck.check import Stage
 from ddpcheck.errors import ExitCode, ReportError
 from ddpcheck.finding import Finding, Location, Recommendation, Severity
 from ddpcheck.report import (
     FORMAT_VERSION,
+    JUDGED_ALWAYS,
     REPORT_NAME,
     CheckOutcome,
     CheckRecord,
@@ -62,6 +64,10 @@ VERDICTS = [
     ([OK], [BROKEN, FAIL], [WARNING], Verdict.INCOMPLETE, (3, 1)),
     ([OK], [BROKEN, FAIL], [ERROR], Verdict.FAIL, (1, 1)),
     ([OK, STALLED], [PASS], [], Verdict.INCOMPLETE, (4, 4)),
+    ([OK, FAILED], [PASS], [], Verdict.INCOMPLETE, (3, 3)),
+    ([OK, FAILED], [PASS], [INFO], Verdict.INCOMPLETE, (3, 3)),
+    ([OK, FAILED], [FAIL], [WARNING], Verdict.INCOMPLETE, (3, 1)),
+    ([OK, FAILED], [SKIP], [], Verdict.INCOMPLETE, (3, 3)),
     ([LOST, OK], [SKIP], [], Verdict.INCOMPLETE, (4, 4)),
     ([LOST, FAILED], [FAIL], [ERROR], Verdict.INCOMPLETE, (4, 4)),
     ([STALLED], [BROKEN], [WARNING], Verdict.INCOMPLETE, (4, 4)),
@@ -124,6 +130,37 @@ def test_verdict_and_exit_code(
     report = _report(ranks, checks, found)
     assert report.verdict is verdict
     assert (exit_code_of(report, ERROR), exit_code_of(report, WARNING)) == codes
+
+
+@pytest.mark.parametrize("of_ranks", [PASS, SKIP])
+@pytest.mark.parametrize(
+    ("measured", "verdict", "code"),
+    [
+        ([PASS], Verdict.PASS, ExitCode.OK),
+        ([SKIP], Verdict.INCOMPLETE, ExitCode.INCOMPLETE),
+        ([SKIP, PASS], Verdict.PASS, ExitCode.OK),
+    ],
+)
+def test_what_is_judged_always_does_not_count_as_having_measured(
+    measured: list[CheckOutcome], of_ranks: CheckOutcome, verdict: Verdict, code: ExitCode
+) -> None:
+    report = _report([OK], measured, [])
+    judged = CheckRecord(id="ranks/a", stage=JUDGED_ALWAYS, title="t", outcome=of_ranks)
+    checks = [*report.checks, judged]
+    assert verdict_of(report.ranks, checks, []) is verdict
+    assert exit_code_of(msgspec.structs.replace(report, checks=checks), ERROR) is code
+
+
+def test_a_judge_of_the_ranks_that_broke_is_an_internal_error_and_no_pass() -> None:
+    broken = CheckRecord(id="ranks/a", stage=JUDGED_ALWAYS, title="t", outcome=BROKEN)
+    report = _report([OK], [PASS], [])
+    checks = [*report.checks, broken]
+    assert exit_code_of(msgspec.structs.replace(report, checks=checks), ERROR) is ExitCode.INTERNAL
+    assert verdict_of(report.ranks, checks, []) is Verdict.INCOMPLETE
+
+
+def test_the_stage_that_is_judged_always_is_that_of_the_ranks() -> None:
+    assert Stage.RANKS.value == JUDGED_ALWAYS
 
 
 @pytest.mark.parametrize("gone", [STALLED, LOST])

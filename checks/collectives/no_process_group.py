@@ -18,7 +18,7 @@ import msgspec
 
 from ddpcheck.check import Context, Skip
 from ddpcheck.finding import Finding, Recommendation, Severity
-from ddpcheck.measures.testimony import VICTIM_WORDS
+from ddpcheck.measures.testimony import is_victims
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -32,7 +32,7 @@ class Facts(msgspec.Struct, frozen=True):
     @property
     def is_victim(self) -> bool:
         """Return whether the error only says that another rank did not come."""
-        return any(word in (self.error or "") for word in VICTIM_WORDS)
+        return is_victims(self.error or "")
 
 
 def probe(ctx: Context) -> Facts:

@@ -20,7 +20,7 @@ import msgspec
 
 from ddpcheck.check import Context
 from ddpcheck.finding import Confidence, Finding, Location, Severity
-from ddpcheck.measures.testimony import VICTIM_WORDS
+from ddpcheck.measures.testimony import is_victims
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -36,7 +36,7 @@ class Facts(msgspec.Struct, frozen=True):
     @property
     def is_victim(self) -> bool:
         """Return whether the error says that another rank went first."""
-        return any(word in (self.error or "") for word in VICTIM_WORDS)
+        return is_victims(self.error or "")
 
 
 class Observer:

@@ -27,8 +27,8 @@ def judge(facts: Mapping[int, Testimony]) -> list[Finding]:
     lost = {rank: ruling for rank, ruling in rulings.items() if ruling.kind is Kind.LOST}
     if not lost:
         return []
-    told = "; ".join(f"rank {rank}: {ruling.reason}" for rank, ruling in lost.items())
-    first = min(lost)
+    told = "; ".join(f"rank {rank} {ruling.reason}" for rank, ruling in lost.items())
+    first = min(lost, key=lambda rank: (facts[rank].order, rank))
     return [
         Finding(
             title=f"{len(lost)} of {len(facts)} ranks were lost in the run",

@@ -27,6 +27,7 @@ def judge(facts: Mapping[int, Testimony]) -> list[Finding]:
     if not odd:
         return []
     first = min(odd)
+    sure = all(ruling.is_sure for ruling in odd.values())
     return [
         Finding(
             title=f"{len(odd)} of {len(facts)} ranks called another collective",
@@ -34,7 +35,7 @@ def judge(facts: Mapping[int, Testimony]) -> list[Finding]:
             fix="make every rank call the same collectives in the same order, on the same shapes",
             ranks=tuple(sorted(odd)),
             # Of two ranks that differ, nobody can say which is right.
-            confidence=Confidence.HIGH if 2 * len(odd) < len(facts) else Confidence.MEDIUM,
+            confidence=Confidence.HIGH if sure else Confidence.MEDIUM,
             evidence={"check": facts[first].check, "stack": facts[first].stack},
         )
     ]

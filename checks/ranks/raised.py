@@ -39,7 +39,7 @@ def judge(facts: Mapping[int, Testimony]) -> list[Finding]:
     return [
         Finding(
             title=f"a check raised on {len(raised)} of {len(facts)} ranks",
-            message=f"rank {first} {rulings[first].reason}",
+            message="; ".join(f"rank {rank} {rulings[rank].reason}" for rank in raised),
             fix="read the exception and its stack in the report: this process differs from others",
             ranks=tuple(sorted(raised)),
             evidence={"check": raised[first].check, "stack": raised[first].stack},

@@ -23,11 +23,10 @@ def judge(facts: Mapping[int, Testimony]) -> list[Finding]:
     unkept = {rank: each.unkept for rank, each in sorted(facts.items()) if each.unkept}
     if not unkept:
         return []
-    first = min(unkept)
     return [
         Finding(
             title=f"{len(unkept)} of {len(facts)} ranks could not write to the report directory",
-            message=f"rank {first}: {unkept[first]}",
+            message="; ".join(f"rank {rank}: {error}" for rank, error in unkept.items()),
             fix="free space there, or choose another place with --report-dir",
             ranks=tuple(unkept),
             evidence={"errors": {str(rank): error for rank, error in unkept.items()}},

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 
 from ddpcheck.finding import Confidence, Finding
 from ddpcheck.measures.inquest import Kind, inquest
-from ddpcheck.measures.testimony import Testimony
+from ddpcheck.measures.testimony import State, Testimony
 
 Facts = Testimony
 
@@ -29,16 +29,15 @@ def judge(facts: Mapping[int, Testimony]) -> list[Finding]:
         return []
     first = min(stalled)
     # Where every rank waits in the same collective, none of them is the cause.
-    together = all(facts[rank].waits_in for rank in stalled) and len(stalled) == len(facts) > 1
+    places = {facts[rank].waits for rank in stalled}
+    together = len(places) == 1 and "" not in places and len(stalled) == len(facts) > 1
     return [
         Finding(
             title="every rank waits in the same collective"
             if together
             else f"{len(stalled)} of {len(facts)} ranks stalled the run",
             message="; ".join(f"rank {rank} {ruling.reason}" for rank, ruling in stalled.items()),
-            fix="look at the network between the ranks: run the network and collectives stages"
-            if together
-            else "read the stack of the named rank in the report; raise --deadline if it is slow",
+            fix=_fix(facts[first], together=together),
             ranks=tuple(sorted(stalled)),
             confidence=Confidence.MEDIUM if together else Confidence.HIGH,
             evidence={
@@ -48,3 +47,11 @@ def judge(facts: Mapping[int, Testimony]) -> list[Finding]:
             },
         )
     ]
+
+
+def _fix(first: Testimony, *, together: bool) -> str:
+    if together:
+        return "look at the network between the ranks: run --select network,collectives"
+    if first.state is State.STOPPED:
+        return "see who stopped it; it goes on with kill -CONT and its pid"
+    return "read the stack of the named rank in the report; raise --deadline if it is slow"

@@ -29,6 +29,7 @@ class Ranks(NamedTuple):
     entries: Mapping[int, Sequence[Entry]]
     testimonies: Mapping[int, Testimony]
     absent: Sequence[int] = ()
+    absence: str = "never came"
 
 
 def build_report(run: Run, judgements: Sequence[Judgement], ranks: Ranks) -> Report:

@@ -51,10 +51,14 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 class End(msgspec.Struct, frozen=True):
-    """The run is over, with this exit code; the condemned members cannot leave by themselves."""
+    """The run is over, with this exit code, and ``cause`` in one line where it is not 0.
+
+    The condemned members cannot leave by themselves.
+    """
 
     exit_code: int
     condemned: Sequence[int] = ()
+    cause: str = ""
 
 
 class Channel:

@@ -55,6 +55,8 @@ class Crashed(msgspec.Struct, frozen=True, tag="crashed"):
     stack: str
     # The how-manieth of all ranks' ends and exceptions it was; 0 when nobody counted.
     order: int = 0
+    # It stopped nobody: there was no process group to leave.
+    went_on: bool = False
 
 
 class Refused(msgspec.Struct, frozen=True, tag="refused"):

@@ -18,7 +18,6 @@ from ddpcheck.launch.identity import Identity
 from ddpcheck.launch.meeting import join_store, key_prefix
 from ddpcheck.launch.stores import PrefixStore
 
-
 # A collective that hangs is found by the sentinels, who know where each rank is: the group's own
 # timeout, which only makes the waiting ranks raise, comes after them.
 GROUP_SLACK = timedelta(seconds=10)

@@ -24,6 +24,7 @@ from ddpcheck.engine.judging import Judgement, disregarded, judge_check, not_run
 from ddpcheck.engine.outcomes import testimony_told
 from ddpcheck.engine.plan import Step
 from ddpcheck.engine.progress import show_progress
+from ddpcheck.engine.roll import described, refusal_of, seats_of
 from ddpcheck.engine.rundir import discard, keep_report, make_run_dir, note_start
 from ddpcheck.errors import ExitCode, ReportError
 from ddpcheck.launch.identity import Identity
@@ -119,18 +120,19 @@ class Leader:
 
     def _open(self, members: Sequence[Present]) -> bool:
         """Make the run directory and seat the members; return whether the run begins."""
+        task = self._task
         try:
             self._run_dir = make_run_dir(self._settings.report_dir, self._task.run_id)
         except ReportError as error:
             self._refuse(str(error))
             return False
-        refusal = _refusal(members, self._settings)
+        refusal = refusal_of(members, self._settings)
         if refusal:
             discard(self._run_dir)
             self._refuse(refusal)
             return False
         seats = seats_of([member.rank for member in members], self._who.world_size)
-        self._run_record = self._describe(members)
+        self._run_record = described(task.run_id, task.settings, task.who, members)
         self._seat(members, seats, taken_over=False)
         note_start(self._run_record, self._run_dir)
         self._channel.announce(RUN, self._run_record)
@@ -161,26 +163,6 @@ class Leader:
         self._complete = sorted(claimed) == list(range(self._who.world_size))
         self._gathering = Gathering(
             self._channel, seats, self._task.deadline_s, taken_over=taken_over
-        )
-
-    def _describe(self, members: Sequence[Present]) -> Run:
-        asked = self._settings.backend
-        has_gpus = all(member.gpus for member in members)
-        backend = asked if asked != "auto" else "nccl" if has_gpus else "gloo"
-        leading = next(member for member in members if member.rank == self._who.rank)
-        return Run(
-            id=self._task.run_id,
-            command=self._settings.command,
-            launcher=self._who.launcher,
-            backend=backend,
-            profile=self._settings.profile.value,
-            requested_world_size=self._who.world_size,
-            world_size=len(members),
-            hosts=list(dict.fromkeys(member.host for member in members)),
-            started_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            duration_s=0.0,
-            versions=leading.versions,
-            target=self._settings.target,
         )
 
     def _lead_stages(self) -> str:
@@ -261,7 +243,8 @@ class Leader:
         self._task.on_report(report, path)
         interrupted = self._gathering.stopped_by == "SIGINT"
         end = ExitCode.INTERRUPTED if interrupted else code
-        self._channel.announce(ENDED, End(end, tuple(self._condemned)))
+        cause = _cause(report, path) if end else ""
+        self._channel.announce(ENDED, End(end, tuple(self._condemned), cause))
 
     def _refuse(self, message: str) -> None:
         sys.stderr.write(f"ddpcheck: {message}\n")
@@ -269,16 +252,10 @@ class Leader:
         self._channel.announce(ENDED, End(ExitCode.USAGE))
 
 
-def seats_of(claimed: Sequence[int], world_size: int) -> list[int]:
-    """Return each member's seat: the rank it claims, or, when claims clash, its place.
-
-    ``claimed`` is in the order of arrival. Claims clash when two are equal or one lies
-    outside 0 to ``world_size`` - 1; places then follow the claims, then the arrival.
-    """
-    if len(set(claimed)) == len(claimed) and all(rank < world_size for rank in claimed):
-        return list(claimed)
-    order = sorted(range(len(claimed)), key=lambda member: (claimed[member], member))
-    return [order.index(member) for member in range(len(claimed))]
+def _cause(report: Report, path: Path) -> str:
+    first = next(iter(report.findings), None)
+    what = f"{first.id}: {first.message}" if first else f"verdict {report.verdict.value}"
+    return f"ddpcheck: {what} | {path}"
 
 
 def _called_differently(told: Mapping[int, Sequence[Entry]]) -> bool:
@@ -290,14 +267,3 @@ def _called_differently(told: Mapping[int, Sequence[Entry]]) -> bool:
 
 def _listed(ranks: Iterable[int]) -> str:
     return ", ".join(str(rank) for rank in sorted(ranks))
-
-
-def _refusal(members: Sequence[Present], settings: RunSettings) -> str:
-    blind = [member for member in members if not member.gpus]
-    if settings.backend == "nccl" and blind:
-        first = blind[0]
-        return (
-            f"--backend nccl: rank {first.rank} on {first.host} sees no GPU; "
-            "use --backend gloo, or run where torch sees a GPU"
-        )
-    return ""

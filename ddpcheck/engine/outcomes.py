@@ -42,7 +42,7 @@ def rank_records(ranks: Ranks, judgements: Sequence[Judgement], backend: str) ->
         if rulings[seat].kind is not Kind.THROUGH and seen is not None:
             records[at] = msgspec.structs.replace(records[at], last_seen=seen)
     records += [
-        RankRecord(rank=rank, outcome=RankOutcome.LOST, reason="never came")
+        RankRecord(rank=rank, outcome=RankOutcome.LOST, reason=ranks.absence)
         for rank in ranks.absent
     ]
     return sorted(records, key=lambda record: record.rank)
@@ -67,6 +67,7 @@ def testimony_told(told: Sequence[Entry], known: Testimony) -> Testimony:
         error=crash.error,
         stack=crash.stack,
         order=crash.order,
+        went_on=crash.went_on,
     )
 
 

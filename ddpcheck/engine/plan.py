@@ -13,7 +13,7 @@ from ddpcheck.check import Check, Profile, Stage
 DEADLINE_SCALE = {Profile.QUICK: 1.0, Profile.STANDARD: 1.0, Profile.FULL: 8.0}
 
 # A rank that held the GIL throughout is found so late after its deadline.
-SILENCE_SLACK_S = 0.7
+SILENCE_SLACK_S = 0.3
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,12 @@ import os
 import sys
 import time
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 
 from ddpcheck.catalogue import catalogue, select
+from ddpcheck.check import Meeting
+from ddpcheck.engine.alone import place_of, report_alone
 from ddpcheck.engine.channel import ENDED, Assignment, Channel, End
 from ddpcheck.engine.entries import Journal, Present
 from ddpcheck.engine.group import presence
@@ -20,8 +23,9 @@ from ddpcheck.engine.signals import SignalMail
 from ddpcheck.engine.whereabouts import Whereabouts
 from ddpcheck.engine.work import LEADER_SLACK_S, RankWork
 from ddpcheck.errors import ExitCode, LaunchError
+from ddpcheck.launch.error_file import leave_cause
 from ddpcheck.launch.identity import identity
-from ddpcheck.launch.meeting import join_store, key_prefix, open_store
+from ddpcheck.launch.meeting import join_store, key_prefix, meet, open_store
 from ddpcheck.launch.stores import PrefixStore, Store
 from ddpcheck.settings import RunSettings
 from ddpcheck.watch import flight
@@ -34,6 +38,8 @@ def run_rank(settings: RunSettings, run_id: str, on_report: OnReport) -> int:
     process cannot take part at all.
     """
     who = identity(os.environ)
+    # DDP and the optimizers import it on first use: not within a check's deadline.
+    import_module("torch._dynamo")
     mail = SignalMail()
     flight.switch_on(os.environ)
     deadline_s = probe_deadline_s(settings.deadline_s, settings.profile, who.world_size)
@@ -49,17 +55,26 @@ def run_rank(settings: RunSettings, run_id: str, on_report: OnReport) -> int:
         on_report=on_report,
     )
     open_store(who, deadline_s)
-    return Rank(task, mail).run()
+    try:
+        store = meet(who, deadline_s)
+    except LaunchError as error:
+        # One of those that cannot meet writes the report, for a scheduler to read.
+        if who.rank == 0:
+            report_alone(task, str(error))
+        raise
+    return Rank(task, mail, store).run()
 
 
 class Rank:
     """The threads of one rank: its work, its sentinel, and the leader where it leads."""
 
-    def __init__(self, task: Task, mail: SignalMail) -> None:
+    def __init__(self, task: Task, mail: SignalMail, store: Store) -> None:
         self._task = task
         self._who = task.who
         self._mail = mail
-        self._store = self._new_store()
+        self._store = PrefixStore(key_prefix(task.who), store)
+        took_s = round(time.monotonic() - task.began, 4)
+        self._meeting = Meeting(place_of(task.who), took_s)
         self._channel = Channel(self._store)
         self._where = Whereabouts()
         self._leader = Leader(lambda: Channel(self._new_store()), task)
@@ -89,6 +104,8 @@ class Rank:
             sentinel.join()
         self._leader.join()
         with suppress(RuntimeError):  # the store may have gone first
+            if code and self._channel.has(ENDED):
+                leave_cause(os.environ, self._channel.read_message(ENDED, End).cause)
             self._channel.tell(f"farewell/{member}", [])
         return code
 
@@ -116,7 +133,15 @@ class Rank:
         steps: tuple[Step, ...] = tuple(self._task.steps)
         settings = self._task.settings
         return RankWork(
-            settings, self._who, self._store, assignment, seat, steps, self._where, journal
+            settings=settings,
+            who=self._who,
+            store=self._store,
+            assignment=assignment,
+            seat=seat,
+            steps=steps,
+            whereabouts=self._where,
+            journal=journal,
+            meeting=self._meeting,
         )
 
     def _no_verdict(self) -> int:

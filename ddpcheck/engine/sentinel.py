@@ -18,7 +18,8 @@ from ddpcheck.engine.plan import silence_s
 from ddpcheck.engine.signals import SignalMail
 from ddpcheck.engine.whereabouts import Whereabouts
 from ddpcheck.errors import ExitCode
-from ddpcheck.measures.testimony import Testimony
+from ddpcheck.launch.error_file import leave_cause
+from ddpcheck.measures.testimony import State, Testimony
 
 BEAT_S = 0.2
 # The store serves so many ranks at that pace; more beat less often.
@@ -29,8 +30,11 @@ PAUSE_S = 5.0
 LEAVE_S = 1.5
 # Once a rank has raised, the others' checks end within this time or will not end.
 RAISED_GRACE_S = 3.0
-# At an inquest a neighbour has this long to speak for itself.
+# At an inquest a neighbour has this long to speak for itself, and is looked after this often.
 PATIENCE_S = 0.3
+HEARING_BEAT_S = 0.05
+# One whose GIL is held writes its stack a moment after its deadline.
+STACK_S = 0.75
 
 
 @dataclass
@@ -87,6 +91,7 @@ class Sentinel:
             end = End(ExitCode.INCOMPLETE)
         if end is None or self._where.retirement in self._wait_for_retirement():
             return
+        leave_cause(os.environ, end.cause)
         sys.stdout.flush()
         os._exit(end.exit_code)
 
@@ -107,6 +112,8 @@ class Sentinel:
             left_s = min(beat_s, self._where.until - time.monotonic())
             if self._where.overran and self._told_of == self._where.entered:
                 left_s = beat_s
+            if self._asked_at:
+                left_s = HEARING_BEAT_S
             descriptors = [self._where.retirement, *self._neighbours.descriptors]
             ready = self._mail.wait(descriptors, left_s)
             if self._where.retirement in ready:
@@ -172,13 +179,14 @@ class Sentinel:
             self._channel.testify(self._post.member, testimony)
             if self._post.journal is not None:
                 self._post.journal.write([Testified(testimony)])
-        if time.monotonic() - self._asked_at < PATIENCE_S:
-            return
-        for neighbour in self._neighbours.living():
-            told = self._channel.has_spoken(neighbour.member)
-            if not told and neighbour.member not in self._spoken_for:
+        asked_s = time.monotonic() - self._asked_at
+        for neighbour in self._neighbours.living() if asked_s > PATIENCE_S else ():
+            if neighbour.member in self._spoken_for or self._channel.has_spoken(neighbour.member):
+                continue
+            seen = self._seen_of(neighbour)
+            if seen.stack or seen.state is not State.SILENT or asked_s > STACK_S:
                 self._spoken_for.add(neighbour.member)
-                self._channel.tell_fate(neighbour.member, self._seen_of(neighbour))
+                self._channel.tell_fate(neighbour.member, seen)
 
     def _tell_of_the_gone(self, neighbour: Neighbour) -> None:
         ended_by = exit_of(neighbour.pid)

@@ -15,7 +15,7 @@ import msgspec
 import torch
 from torch.distributed import DistStoreError
 
-from ddpcheck.check import Check, Context, Facts, Joining, Skip, Stage
+from ddpcheck.check import Check, Context, Facts, Joining, Meeting, Skip, Stage
 from ddpcheck.engine.channel import ENDED, RAISED, Assignment, Channel, Decision, End
 from ddpcheck.engine.entries import (
     Began,
@@ -34,6 +34,7 @@ from ddpcheck.engine.whereabouts import Whereabouts
 from ddpcheck.errors import DdpcheckError, ExitCode, TargetError
 from ddpcheck.launch.identity import Identity
 from ddpcheck.launch.stores import PrefixStore, Store
+from ddpcheck.measures.testimony import MEETING
 from ddpcheck.settings import RunSettings
 from ddpcheck.target.live import go_live
 from ddpcheck.target.load import Factory, build, find_factory, is_built_in
@@ -43,7 +44,6 @@ from ddpcheck.watch.stream import EventStream
 # What a rank does between its checks, named after the stage as a check would be.
 JOINING = f"{Stage.COLLECTIVES.value}/joining-the-group"
 TRAINING = f"{Stage.REHEARSAL.value}/training"
-MEETING = f"{Stage.REHEARSAL.value}/meeting-after-the-training"
 # A rank that waits for the leader allows it this much more than the work's own deadline.
 LEADER_SLACK_S = 15.0
 # What the user's code may do to end itself is its outcome, and must not end the rank.
@@ -62,6 +62,7 @@ class RankWork:
     steps: Sequence[Step]
     whereabouts: Whereabouts
     journal: Journal
+    meeting: Meeting
 
     def __post_init__(self) -> None:
         self.channel = Channel(self.store)
@@ -77,6 +78,7 @@ class RankWork:
             profile=self.settings.profile,
             clock=time.perf_counter,
             timeout=timedelta(seconds=self.assignment.deadline_s),
+            meeting=self.meeting,
             store=PrefixStore("probes", self.store),
         )
 
@@ -202,9 +204,11 @@ class RankWork:
 
     def _crashed(self, crash: Crashed) -> Crashed:
         """Count what was raised, and let go of the peers that may wait for this rank in vain."""
-        crash = msgspec.structs.replace(crash, order=self.channel.next_in_order())
+        in_group = self.context.joining is not None or crash.check == JOINING
+        order = self.channel.next_in_order()
+        crash = msgspec.structs.replace(crash, order=order, went_on=not in_group)
         self.journal.write([crash])
-        if self.context.joining is not None or crash.check == JOINING:
+        if in_group:
             self.whereabouts.crash = crash
             self.channel.announce(RAISED, self.seat)
             abort_group()
@@ -221,6 +225,11 @@ class RankWork:
             self.journal.write([entry])
         self.whereabouts.leave()
         return entry
+
+
+def outcome_of(check: Check, context: Context) -> Entry:
+    """Return what one probe gives, whatever it raises."""
+    return _outcome(check.id, partial(check.probe, context), time.perf_counter())
 
 
 def _outcome(check_id: str, measure: Callable[[], Facts], started: float) -> Entry:

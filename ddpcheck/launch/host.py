@@ -17,6 +17,8 @@ from ddpcheck.launch.stores import TCPStore
 
 # The keys of all runs; after it comes the attempt of the launcher.
 KEYS = "ddpcheck"
+# Marks a store that a rank of this job has opened.
+HOSTED = "hosted"
 LOOK_S = 0.1
 # After the verdict, those that have not said farewell are not waited for longer.
 LEAVE_S = 3.0
@@ -72,8 +74,9 @@ def _be_host(who: Identity, timeout_s: float, answer: int) -> NoReturn:
     for standard in range(3):
         os.dup2(null, standard)
     try:
+        # Whether MASTER_ADDR leads here is for its clients to find out.
         store = TCPStore(
-            who.master_addr,
+            "127.0.0.1",
             who.master_port,
             is_master=True,
             wait_for_workers=False,
@@ -81,6 +84,7 @@ def _be_host(who: Identity, timeout_s: float, answer: int) -> NoReturn:
         )
     except RuntimeError:  # the port is taken: by another rank, or by a stranger
         os._exit(1)
+    store.set(f"{KEYS}/{who.attempt}/{HOSTED}", str(rank))
     os.write(answer, b"1")
     os.close(answer)
     with suppress(RuntimeError):

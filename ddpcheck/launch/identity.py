@@ -32,7 +32,12 @@ class Identity:
         Whoever comes first on MASTER_ADDR's machine does, not just rank 0: so ranks can
         meet, and tell, even when RANK is wrong.
         """
-        return not self.store_is_hosted and (self.rank == 0 or _is_this_host(self.master_addr))
+        return not self.store_is_hosted and (self.rank == 0 or self.is_on_master)
+
+    @property
+    def is_on_master(self) -> bool:
+        """Return whether MASTER_ADDR is an address of this host."""
+        return _is_this_host(self.master_addr)
 
 
 def started_by_launcher(environ: Mapping[str, str]) -> bool:

@@ -5,22 +5,29 @@ The first of these questions that has an answer decides:
 1. Who came to another collective, or brought another shape or dtype, than most did?
 2. Who went by its own doing: raised, died, was stopped, fell silent?
 3. Who overran its deadline outside of any collective?
-4. Who has entered fewer collectives than those who wait?
+4. Who has not entered the collective in which others wait, or entered one that no other did?
+5. Who aborted first, or lost its peers, while the others wait?
 
-Everybody else who did not come through has waited for these.
+Everybody else who did not come through has waited for these. An innocent rank that is named costs
+as much as a culprit that is not: where nothing tells two apart, both or all are named alike.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
-from ddpcheck.measures.testimony import Call, State, Testimony
+from ddpcheck.measures.deviation import deviants, other_count, other_place
+from ddpcheck.measures.testimony import State, Testimony
 
-# Sent by launchers to the ranks that live on, and by libraries that find a peer gone.
-BYSTANDERS_SIGNALS = ("SIGTERM", "SIGINT", "SIGABRT")
+# What launchers, schedulers and users send to end a job.
+ASKED = ("SIGTERM", "SIGINT", "SIGHUP")
+# What libraries do to themselves when a peer is gone, or their own watchdog's time is over.
+ABORTED = "SIGABRT"
+# ddpcheck's own code for a run that was cut short: that rank left because others could not go on.
+LEFT_AS_TOLD = "exit code 4"
 
 
 class Kind(StrEnum):
@@ -41,63 +48,94 @@ CULPRITS = (Kind.OTHER_CALL, Kind.RAISED, Kind.LOST, Kind.STALLED, Kind.ABSENT_F
 
 
 class Ruling(NamedTuple):
-    """What became of one rank, and in which words."""
+    """What became of one rank, in which words, and whether it may be another rank's fault."""
 
     kind: Kind
     reason: str
+    is_sure: bool = True
 
 
 def inquest(told: Mapping[int, Testimony]) -> dict[int, Ruling]:
     """Return the ruling on each rank."""
+    # What one raised in a check that it went on from stopped nobody: it stands for itself.
+    apart = {rank: _raised(each) for rank, each in told.items() if each.went_on}
+    rest = {rank: each for rank, each in told.items() if rank not in apart}
+    return apart | _of_those_together(rest)
+
+
+def _of_those_together(told: Mapping[int, Testimony]) -> dict[int, Ruling]:
     rulings = {rank: Ruling(Kind.THROUGH, "") for rank in told}
     if all(each.state is State.ENDED and not each.calls for each in told.values()):
         return rulings
-    culprits = _other_call(told) or _own_doing(told) or _outside(told) or _behind(told)
+    culprits: dict[int, Ruling] = {}
+    for question in (_other_call, _own_doing, _outside, _behind, _not_there, _gave_up):
+        culprits = culprits or question(told)
     rest = {rank: each for rank, each in told.items() if rank not in culprits}
     return rulings | _of_the_rest(rest, culprits) | culprits
 
 
+def _other_call(told: Mapping[int, Testimony]) -> dict[int, Ruling]:
+    # A skipped call shifts all later ones; DDP's own calls are in the record alone.
+    called = {rank: each.calls for rank, each in told.items() if each.calls}
+    recorded = {rank: each.recorded for rank, each in told.items() if each.recorded}
+    odd = deviants(called) or deviants(recorded)
+    if not odd and all(each.state is State.ENDED for each in told.values()):
+        odd = other_count(called)
+    return {rank: Ruling(Kind.OTHER_CALL, each.reason, each.is_sure) for rank, each in odd.items()}
+
+
 def _own_doing(told: Mapping[int, Testimony]) -> dict[int, Ruling]:
-    guilty = {rank: _blamed(each) for rank, each in told.items() if _went_by_itself(each)}
-    if guilty:
-        return guilty
-    lost = {rank: each for rank, each in told.items() if each.state is State.GONE}
-    # They died of what libraries do when a peer is gone; the first has no such excuse.
-    first = sorted(lost, key=lambda rank: (lost[rank].order or len(told), rank))[:1]
-    return {rank: _blamed(lost[rank]) for rank in first if lost[rank].ended_by != "SIGTERM"}
+    sure = {rank: each for rank, each in told.items() if _went_by_itself(each)}
+    # Of some it is only known that they are gone: beside one that is known to have died, those
+    # that were inside a collective have waited for it, and were ended by whoever started them.
+    known = any(each.ended_by or each.state is not State.GONE for each in sure.values())
+    return {
+        rank: _blamed(each)
+        for rank, each in sure.items()
+        if not known or each.state is not State.GONE or each.ended_by or not each.waits_in
+    }
 
 
 def _went_by_itself(each: Testimony) -> bool:
     if each.state is State.RAISED:
         return not each.is_victim
     if each.state is State.GONE:
-        return each.ended_by not in BYSTANDERS_SIGNALS
+        return each.ended_by not in (*ASKED, ABORTED, LEFT_AS_TOLD)
     return each.state in (State.STOPPED, State.SILENT, State.GARBLED)
 
 
 def _blamed(each: Testimony) -> Ruling:
     where = f" in {each.check}" if each.check else ""
     if each.state is State.RAISED:
-        return Ruling(Kind.RAISED, f"raised{where}: {each.error}")
+        return _raised(each)
     if each.state is State.STOPPED:
-        return Ruling(Kind.STALLED, f"its process is stopped by a signal{where}")
+        return Ruling(Kind.STALLED, f"is stopped by a signal{where}")
     if each.state is State.SILENT:
         return Ruling(Kind.STALLED, f"fell silent{where}: {each.ended_by or 'no sign of life'}")
     if each.state is State.GARBLED:
-        return Ruling(Kind.LOST, f"what it told of {each.check} cannot be read")
+        return Ruling(Kind.LOST, f"told something of {each.check} that cannot be read")
     return Ruling(Kind.LOST, f"{_end_of(each)}{where}")
+
+
+def _raised(each: Testimony) -> Ruling:
+    return Ruling(Kind.RAISED, f"raised in {each.check}: {each.error}")
 
 
 def _end_of(each: Testimony) -> str:
     if not each.ended_by:
-        return "its process ended without a word"
+        return "ended without a word"
     verb = "was ended by" if each.ended_by.startswith("SIG") else "left with"
     return f"{verb} {each.ended_by}"
 
 
 def _outside(told: Mapping[int, Testimony]) -> dict[int, Ruling]:
-    stuck = {r: t for r, t in told.items() if t.state is State.BUSY and not t.waits_in}
-    late = {r: t for r, t in stuck.items() if t.overran}
+    busy = {rank: each for rank, each in told.items() if each.state is State.BUSY}
+    late = {rank: each for rank, each in busy.items() if each.overran and not each.waits}
+    # Where nobody is seen in a collective, a GPU may be: the counts tell who is behind.
+    if len(late) == len(busy) > 1:
+        behind = _behind(told)
+        if behind:
+            return behind
     return {
         rank: Ruling(Kind.STALLED, f"overran its deadline in {each.check}")
         for rank, each in late.items()
@@ -105,82 +143,89 @@ def _outside(told: Mapping[int, Testimony]) -> dict[int, Ruling]:
 
 
 def _behind(told: Mapping[int, Testimony]) -> dict[int, Ruling]:
-    waiting = {r: t for r, t in told.items() if t.state is State.BUSY and t.waits_in}
+    """Return those that have entered fewer collectives than those who wait."""
     able = {r: t for r, t in told.items() if t.state in (State.BUSY, State.ENDED, State.RAISED)}
-    if not any(each.overran for each in waiting.values()):
+    able |= {r: t for r, t in told.items() if t.ended_by == ABORTED and t.waits}
+    if not any(each.overran or each.ended_by == ABORTED for each in able.values()):
         return {}
-    for reach in (_recorded_reach(able), _counted_reach(able), _called_reach(able)):
-        if waiting and len(reach) == len(able) and min(reach.values()) < max(reach.values()):
-            lowest = min(reach.values())
-            furthest = max(waiting, key=lambda rank: reach[rank])
-            call = told[furthest].waits_in
-            return {
-                rank: Ruling(Kind.ABSENT_FROM_CALL, f"did not enter {call}, in which others wait")
-                for rank, count in reach.items()
-                if count == lowest
-            }
+    for reach in _reaches(able):
+        if len(reach) == len(able) and len(set(reach.values())) > 1:
+            return _by_reach(able, reach)
     return {}
 
 
-def _recorded_reach(told: Mapping[int, Testimony]) -> dict[int, int]:
-    return {rank: each.recorded[-1].number for rank, each in told.items() if each.recorded}
-
-
-def _counted_reach(told: Mapping[int, Testimony]) -> dict[int, int]:
-    return {rank: each.sequence for rank, each in told.items() if each.sequence}
-
-
-def _called_reach(told: Mapping[int, Testimony]) -> dict[int, int]:
-    """Return how many collectives each rank entered: 0 for one that has none to show."""
-    return {rank: each.calls[-1].number if each.calls else 0 for rank, each in told.items()}
-
-
-def _other_call(told: Mapping[int, Testimony]) -> dict[int, Ruling]:
-    # A skipped call shifts all later ones; DDP's own calls are in the record alone.
-    called = {rank: each.calls for rank, each in told.items() if each.calls}
-    recorded = {rank: each.recorded for rank, each in told.items() if each.recorded}
-    return _deviants(called) or _deviants(recorded)
-
-
-def _deviants(calls: Mapping[int, Collection[Call]]) -> dict[int, Ruling]:
-    """Return those whose first call that differs is not the one that most made."""
-    by_number: dict[int, dict[int, Call]] = {}
-    for rank, made in calls.items():
-        for call in made:
-            by_number.setdefault(call.number, {})[rank] = call
-    for number in sorted(by_number):
-        made_here = by_number[number]
-        counts = Counter(call.what for call in made_here.values())
-        if len(counts) > 1:
-            return _named_deviants(made_here, counts)
-    return {}
-
-
-def _named_deviants(made: Mapping[int, Call], counts: Counter[str]) -> dict[int, Ruling]:
-    usual, most = counts.most_common(1)[0]
-    tied = list(counts.values()).count(most) > 1
+def _by_reach(told: Mapping[int, Testimony], reach: Mapping[int, int]) -> dict[int, Ruling]:
+    lowest, highest = min(reach.values()), max(reach.values())
+    ahead = [rank for rank, count in reach.items() if count == highest]
+    ended = [rank for rank, each in told.items() if each.state is State.ENDED]
+    call = next((told[rank].waits for rank in ahead if told[rank].waits), "a collective")
+    if 2 * len(ahead) < len(reach) and set(ended) >= set(reach) - set(ahead):
+        reason = f"entered {call} as collective {highest}, which no other rank has"
+        return {rank: Ruling(Kind.OTHER_CALL, reason) for rank in ahead}
+    reason = f"did not enter {call}, which others are in"
     return {
-        rank: Ruling(Kind.OTHER_CALL, _difference(call, _other_than(call, usual, counts)))
-        for rank, call in made.items()
-        if tied or call.what != usual
+        rank: Ruling(Kind.ABSENT_FROM_CALL, reason)
+        for rank, count in reach.items()
+        if count == lowest
     }
 
 
-def _other_than(call: Call, usual: str, counts: Counter[str]) -> str:
-    return usual if call.what != usual else next(what for what in counts if what != usual)
+def _reaches(told: Mapping[int, Testimony]) -> Iterator[dict[int, int]]:
+    """Yield how far each rank has come in the collectives, from each source that knows.
+
+    A rank is in the first call that is not done: later ones may be queued behind it.
+    """
+    recorded = {rank: each.recorded for rank, each in told.items() if each.recorded}
+    yield {
+        rank: next((call.number for call in made if not call.done), made[-1].number)
+        for rank, made in recorded.items()
+    }
+    yield {rank: each.sequence for rank, each in told.items() if each.sequence}
+    if any(each.calls for each in told.values()):
+        yield {rank: each.calls[-1].number if each.calls else 0 for rank, each in told.items()}
 
 
-def _difference(call: Call, other: str) -> str:
-    where = f" at {call.site}" if call.site else ""
-    return f"called {call.what}{where} as collective {call.number}, where others called {other}"
+def _not_there(told: Mapping[int, Testimony]) -> dict[int, Ruling]:
+    """Return those that are busy elsewhere while others wait, by their stacks alone."""
+    waiting = {rank: each for rank, each in told.items() if each.waits and each.overran}
+    if not waiting:
+        return {}
+    usual = Counter(each.waits for each in waiting.values()).most_common(1)[0][0]
+    elsewhere = {
+        rank: Ruling(Kind.STALLED, f"is in {each.check}, and not in {usual}, where others wait")
+        for rank, each in told.items()
+        if each.state is State.BUSY and not each.waits
+    }
+    if elsewhere:
+        return elsewhere
+    odd = other_place({rank: each.waits for rank, each in waiting.items()})
+    return {rank: Ruling(Kind.OTHER_CALL, reason, is_sure=False) for rank, reason in odd.items()}
+
+
+def _gave_up(told: Mapping[int, Testimony]) -> dict[int, Ruling]:
+    """Return those that aborted before anybody was asked to end, or that others wait for."""
+    asked = [each.order for each in told.values() if each.ended_by in ASKED and each.order]
+    aborted = {r: t for r, t in told.items() if t.ended_by == ABORTED}
+    first = min((each.order for each in aborted.values()), default=0)
+    if aborted and not (asked and first and min(asked) < first):
+        return {rank: _blamed(each) for rank, each in aborted.items() if each.order == first}
+    waiting = any(each.waits and each.overran for each in told.values())
+    lost_peers = {r: t for r, t in told.items() if t.state is State.RAISED and waiting}
+    return {rank: _without_peers(each) for rank, each in lost_peers.items()}
+
+
+def _without_peers(each: Testimony) -> Ruling:
+    return Ruling(Kind.RAISED, f"lost its peers in {each.check}: {each.error}")
 
 
 def _of_the_rest(
     rest: Mapping[int, Testimony], culprits: Mapping[int, Ruling]
 ) -> dict[int, Ruling]:
     names = f"rank {', '.join(str(rank) for rank in sorted(culprits))}"
+    asked = next((t.interrupted_by for t in rest.values() if t.interrupted_by), "")
+    asked = asked or next((t.ended_by for t in rest.values() if t.ended_by in ASKED), "")
     return {
-        rank: _waited(each, names) if culprits else _without_culprit(each)
+        rank: _waited(each, names) if culprits else _without_culprit(each, asked)
         for rank, each in rest.items()
         if each.state is not State.ENDED
     }
@@ -193,13 +238,13 @@ def _waited(each: Testimony, names: str) -> Ruling:
     return Ruling(Kind.WAITED, f"waited for {names}{where}")
 
 
-def _without_culprit(each: Testimony) -> Ruling:
-    if each.state is State.BUSY and not each.overran:
-        by = each.interrupted_by or "the end of the run"
-        return Ruling(Kind.INTERRUPTED, f"interrupted by {by} in {each.check}")
+def _without_culprit(each: Testimony, asked: str) -> Ruling:
+    where = f" in {each.check}" if each.check else ""
+    if asked or (each.state is State.BUSY and not each.overran):
+        by = each.ended_by or each.interrupted_by or asked or "the end of the run"
+        return Ruling(Kind.INTERRUPTED, f"interrupted by {by}{where}")
     if each.state is State.BUSY:
-        call = each.waits_in or "a collective"
-        return Ruling(Kind.STALLED, f"waits in {call} in {each.check}, as every rank does")
+        return Ruling(Kind.STALLED, f"waits in {each.waits}{where}, as every rank does")
     if each.state is State.RAISED:
-        return Ruling(Kind.RAISED, f"lost its peers in {each.check}: {each.error}")
-    return Ruling(Kind.LOST, _end_of(each))
+        return _without_peers(each)
+    return Ruling(Kind.LOST, f"{_end_of(each)}{where}")

@@ -25,7 +25,15 @@ VICTIM_WORDS = (
     "op.preamble.length",
     "connectFullMesh failed",
     "wait timeout after",
+    "Timed out after",
+    "The client socket has timed out",
+    "failed to pass monitoredBarrier",
+    "Watchdog caught collective operation timeout",
 )
+# The exceptions that torch.distributed raises: other libraries have peers of their own.
+PEER_ERRORS = ("RuntimeError", "Dist")
+# Where ranks wait for those that are still in the training.
+MEETING = "rehearsal/meeting-after-the-training"
 
 
 class State(StrEnum):
@@ -53,7 +61,7 @@ class Testimony(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What one rank did last.
 
     ``order``: the how-manieth, from 1, of all ranks' ends and exceptions this one was; 0 when
-    it has none. ``ended_by``: a signal's name or an exit code, where known. ``waits_in``: the
+    it has none. ``went_on``: what it raised left the process group whole. ``ended_by``: a signal's name or an exit code, where known. ``waits_in``: the
     collective that its main thread is inside. ``calls`` are the last collectives of the check
     as Python called them, ``recorded`` those of the world group as torch's Flight Recorder
     has them, DDP's own included; ``sequence`` is how many the process group itself has counted.
@@ -70,6 +78,7 @@ class Testimony(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     waits_in: str = ""
     interrupted_by: str = ""
     unkept: str = ""
+    went_on: bool = False
     calls: tuple[Call, ...] = ()
     recorded: tuple[Call, ...] = ()
     sequence: int = 0
@@ -77,4 +86,15 @@ class Testimony(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def is_victim(self) -> bool:
         """Return whether what the rank raised says that another one went first."""
-        return any(word in self.error for word in VICTIM_WORDS)
+        return is_victims(self.error)
+
+    @property
+    def waits(self) -> str:
+        """Return what the rank waits in for others, or ''."""
+        return self.waits_in or ("the training" if self.check == MEETING else "")
+
+
+def is_victims(error: str) -> bool:
+    """Return whether an error, "Type: text", says that another rank went first."""
+    of_torch = error.startswith(PEER_ERRORS) or ":" not in error
+    return of_torch and any(word in error for word in VICTIM_WORDS)

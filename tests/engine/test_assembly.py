@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from ddpcheck import jsontext
-from ddpcheck.catalogue import catalogue
-from ddpcheck.engine.assembly import RUN_NAME, assemble, build_report
+from ddpcheck.catalogue import catalogue, check_named
+from ddpcheck.engine.assembly import RUN_NAME, Ranks, assemble, build_report
+from ddpcheck.engine.blackbox import BlackBox
 from ddpcheck.engine.entries import (
     Began,
     Crashed,
@@ -17,12 +18,13 @@ from ddpcheck.engine.entries import (
     Measured,
     Present,
     Skipped,
-    Stuck,
+    Testified,
     pack,
 )
 from ddpcheck.engine.judging import Judgement
 from ddpcheck.errors import ExitCode, ReportError
 from ddpcheck.finding import Finding, Recommendation, Severity
+from ddpcheck.measures.testimony import State, Testimony
 from ddpcheck.report import (
     CheckOutcome,
     CheckRecord,
@@ -40,6 +42,7 @@ from ddpcheck.report import (
 STAGES = ("launch", "environment", "collectives", "rehearsal")
 JOINED = {"backend": "gloo", "duration_s": 0.1, "error": None}
 GROUP = "collectives/no-process-group"
+STUCK = Testimony(state=State.BUSY, check="network/a", overran=True, stack="Thread 1\n  train.py")
 
 
 def run_of(world: int, backend: str = "gloo") -> Run:
@@ -76,6 +79,16 @@ def told(rank: int, *stages: str, more: Sequence[Entry] = ()) -> list[Entry]:
     return [present(rank), *(Ended(stage) for stage in stages), *more]
 
 
+def ranks(
+    entries: Mapping[int, Sequence[Entry]],
+    testimonies: Mapping[int, Testimony] | None = None,
+    absent: Sequence[int] = (),
+) -> Ranks:
+    """Return the ranks, of whom those without a testimony have come through."""
+    through = dict.fromkeys(entries, Testimony())
+    return Ranks(entries, through | dict(testimonies or {}), absent)
+
+
 def judged(
     check_id: str = "network/a", *findings: Finding, outcome: CheckOutcome = CheckOutcome.PASS
 ) -> Judgement:
@@ -91,7 +104,7 @@ def finding(severity: Severity, *ranks: int) -> Finding:
 
 class TestBuilding:
     def test_ranks_that_came_through_are_ok(self) -> None:
-        report = build_report(run_of(2), [judged()], {1: told(1), 0: told(0)}, {})
+        report = build_report(run_of(2), [judged()], ranks({1: told(1), 0: told(0)}))
         assert report.verdict is Verdict.PASS
         assert [(each.rank, each.outcome) for each in report.ranks] == [
             (0, RankOutcome.OK),
@@ -114,12 +127,12 @@ class TestBuilding:
         self, backend: str, gpus: int, local_rank: int, device: str
     ) -> None:
         entries = {0: [present(0, gpus, local_rank)]}
-        (record,) = build_report(run_of(1, backend), [], entries, {}).ranks
+        (record,) = build_report(run_of(1, backend), [], ranks(entries)).ranks
         assert (record.device, record.local_rank, record.host) == (device, local_rank, "node0")
 
     def test_a_rank_that_an_error_names_has_failed(self) -> None:
         judgement = judged("network/a", finding(Severity.ERROR, 1))
-        report = build_report(run_of(2), [judgement], {0: told(0), 1: told(1)}, {})
+        report = build_report(run_of(2), [judgement], ranks({0: told(0), 1: told(1)}))
         assert [each.outcome for each in report.ranks] == [RankOutcome.OK, RankOutcome.FAILED]
         assert report.ranks[1].reason == "network/a: a error"
         assert report.verdict is Verdict.FAIL
@@ -127,13 +140,13 @@ class TestBuilding:
     @pytest.mark.parametrize("severity", [Severity.WARNING, Severity.INFO])
     def test_less_than_an_error_fails_no_rank(self, severity: Severity) -> None:
         judgement = judged("network/a", finding(severity, 0))
-        (record,) = build_report(run_of(1), [judgement], {0: told(0)}, {}).ranks
+        (record,) = build_report(run_of(1), [judgement], ranks({0: told(0)})).ranks
         assert record.outcome is RankOutcome.OK
 
     def test_a_rank_on_which_a_check_crashed_has_failed(self) -> None:
         record = CheckRecord(id="network/a", stage="network", title="t", outcome=CheckOutcome.ERROR)
         judgement = Judgement(record=record, crashed_ranks=(1,))
-        report = build_report(run_of(2), [judgement], {0: told(0), 1: told(1)}, {})
+        report = build_report(run_of(2), [judgement], ranks({0: told(0), 1: told(1)}))
         assert (report.ranks[1].outcome, report.ranks[1].reason) == (
             RankOutcome.FAILED,
             "network/a raised",
@@ -143,7 +156,7 @@ class TestBuilding:
     def test_findings_come_gravest_first_and_else_in_order(self) -> None:
         first = judged("network/a", finding(Severity.INFO, 0), finding(Severity.ERROR, 0))
         second = judged("network/b", finding(Severity.WARNING, 0), finding(Severity.ERROR, 1))
-        report = build_report(run_of(2), [first, second], {0: told(0), 1: told(1)}, {})
+        report = build_report(run_of(2), [first, second], ranks({0: told(0), 1: told(1)}))
         assert [(each.severity.value, each.ranks) for each in report.findings] == [
             ("error", (0,)),
             ("error", (1,)),
@@ -162,7 +175,7 @@ class TestBuilding:
                 ),
             )
         )
-        recommended = build_report(run_of(1), [one, other], {0: told(0)}, {}).recommendation
+        recommended = build_report(run_of(1), [one, other], ranks({0: told(0)})).recommendation
         assert {name: each.value for name, each in recommended.items()} == {
             "backend": "nccl",
             "device": "cpu",
@@ -171,34 +184,90 @@ class TestBuilding:
     def test_only_checks_that_measured_have_facts(self) -> None:
         facts = [FoldedFact((0,), {"x": 1})]
         measured = Judgement(record=judged("network/b").record, facts=facts)
-        report = build_report(run_of(1), [judged(), measured], {0: told(0)}, {})
+        report = build_report(run_of(1), [judged(), measured], ranks({0: told(0)}))
         assert report.facts == {"network/b": facts}
         assert [each.id for each in report.checks] == ["network/a", "network/b"]
 
-    def test_a_rank_that_is_gone_is_lost_in_its_last_check(self) -> None:
-        entries = {0: told(0), 1: told(1, more=[Began("network/a", 1.0), Began("network/b", 2.0)])}
-        report = build_report(run_of(2), [judged()], entries, {1: "fell silent"})
-        lost = report.ranks[1]
-        assert (lost.outcome, lost.reason) == (RankOutcome.LOST, "fell silent in network/b")
-        assert lost.last_seen == LastSeen("network/b")
+    @pytest.mark.parametrize(
+        ("testimony", "outcome", "reason"),
+        [
+            pytest.param(
+                Testimony(state=State.GONE, check="network/b", ended_by="SIGKILL"),
+                RankOutcome.LOST,
+                "was ended by SIGKILL in network/b",
+                id="killed",
+            ),
+            pytest.param(
+                Testimony(state=State.GARBLED, check="network"),
+                RankOutcome.LOST,
+                "what it told of network cannot be read",
+                id="garbled",
+            ),
+            pytest.param(
+                STUCK, RankOutcome.STALLED, "overran its deadline in network/a", id="slow"
+            ),
+            pytest.param(
+                Testimony(state=State.STOPPED, check="network/a"),
+                RankOutcome.STALLED,
+                "its process is stopped by a signal in network/a",
+                id="stopped",
+            ),
+            pytest.param(
+                Testimony(state=State.SILENT, check="network/a", ended_by="its GIL was held"),
+                RankOutcome.STALLED,
+                "fell silent in network/a: its GIL was held",
+                id="silent",
+            ),
+            pytest.param(
+                Testimony(state=State.RAISED, check="network/a", error="ValueError: 7"),
+                RankOutcome.FAILED,
+                "raised in network/a: ValueError: 7",
+                id="raised",
+            ),
+        ],
+    )
+    def test_a_rank_that_did_not_come_through_says_why_and_the_others_waited(
+        self, testimony: Testimony, outcome: RankOutcome, reason: str
+    ) -> None:
+        waiting = Testimony(state=State.BUSY, check="network/c", stack="wait", waits_in="barrier")
+        of_both = ranks({0: told(0), 1: told(1)}, {0: waiting, 1: testimony})
+        report = build_report(run_of(2), [judged()], of_both)
+        victim, culprit = report.ranks
+        assert (culprit.outcome, culprit.reason) == (outcome, reason)
+        assert culprit.last_seen == LastSeen(testimony.check, testimony.stack)
+        assert (victim.outcome, victim.reason) == (
+            RankOutcome.OK,
+            "waited for rank 1 in network/c",
+        )
+        assert victim.last_seen == LastSeen("network/c", "wait")
         assert report.verdict is Verdict.INCOMPLETE
+
+    def test_a_run_that_lost_a_rank_is_incomplete_also_to_its_caller(self) -> None:
+        gone = {0: Testimony(state=State.GONE)}
+        report = build_report(run_of(1), [judged()], ranks({0: told(0)}, gone))
         assert exit_code_of(report, Severity.ERROR) is ExitCode.INCOMPLETE
 
     def test_a_rank_that_is_gone_before_any_check_was_seen_nowhere(self) -> None:
-        (record,) = build_report(run_of(1), [], {0: told(0)}, {0: "exited with code 1"}).ranks
-        assert (record.outcome, record.reason) == (RankOutcome.LOST, "exited with code 1")
+        gone = {0: Testimony(state=State.GONE, ended_by="exit code 1")}
+        (record,) = build_report(run_of(1), [], ranks({0: told(0)}, gone)).ranks
+        assert (record.outcome, record.reason) == (RankOutcome.LOST, "left with exit code 1")
         assert record.last_seen is None
 
-    def test_a_rank_whose_sentinel_spoke_has_stalled_and_its_stack_is_shown(self) -> None:
-        stuck = Stuck("network/a", "Thread 1\n  File train.py")
-        entries = {0: told(0, more=[Began("network/a", 1.0), stuck])}
-        (record,) = build_report(run_of(1), [], entries, {0: "overran its deadline"}).ranks
-        assert record.outcome is RankOutcome.STALLED
-        assert record.reason == "overran its deadline in network/a"
-        assert record.last_seen == LastSeen("network/a", "Thread 1\n  File train.py")
+    def test_ranks_that_were_interrupted_are_lost(self) -> None:
+        stopped = Testimony(state=State.BUSY, check="network/a", interrupted_by="SIGINT")
+        both = ranks({0: told(0), 1: told(1)}, {0: stopped, 1: stopped})
+        records = build_report(run_of(2), [], both).ranks
+        assert {each.outcome for each in records} == {RankOutcome.LOST}
+        assert {each.reason for each in records} == {"interrupted by SIGINT in network/a"}
+
+    def test_an_error_that_names_who_only_waited_does_not_fail_it(self) -> None:
+        gone = {1: Testimony(state=State.GONE), 0: Testimony(state=State.BUSY, check="network/a")}
+        judgement = judged("network/a", finding(Severity.ERROR, 0))
+        report = build_report(run_of(2), [judgement], ranks({0: told(0), 1: told(1)}, gone))
+        assert report.ranks[0].outcome is RankOutcome.OK
 
     def test_ranks_that_never_came_are_lost_in_their_place(self) -> None:
-        report = build_report(run_of(4), [], {0: told(0), 3: told(3)}, {}, absent=[1, 2])
+        report = build_report(run_of(4), [], ranks({0: told(0), 3: told(3)}, absent=[1, 2]))
         assert [(each.rank, each.outcome.value, each.reason) for each in report.ranks] == [
             (0, "ok", ""),
             (1, "lost", "never came"),
@@ -208,18 +277,19 @@ class TestBuilding:
         assert report.verdict is Verdict.INCOMPLETE
 
     def test_two_processes_of_one_rank_are_two_records(self) -> None:
-        report = build_report(run_of(2), [], {0: told(0), 1: [present(0)]}, {}, absent=[1])
+        came = ranks({0: told(0), 1: [present(0)]}, absent=[1])
+        report = build_report(run_of(2), [], came)
         assert [each.rank for each in report.ranks] == [0, 0, 1]
 
     def test_the_report_can_be_written_and_read(self) -> None:
         judgement = judged("network/a", finding(Severity.ERROR, 1))
-        entries = {0: told(0), 1: told(1, more=[Began("network/a", 1.0)])}
-        report = build_report(run_of(3), [judgement], entries, {1: "fell silent"}, absent=[2])
+        came = ranks({0: told(0), 1: told(1)}, {1: STUCK}, absent=[2])
+        report = build_report(run_of(3), [judgement], came)
         assert to_json(from_json(to_json(report))) == to_json(report)
 
     def test_a_run_that_measured_nothing_is_no_pass(self) -> None:
         skipped = judged("network/a", outcome=CheckOutcome.SKIP)
-        report = build_report(run_of(1), [skipped], {0: told(0)}, {})
+        report = build_report(run_of(1), [skipped], ranks({0: told(0)}))
         assert report.verdict is not Verdict.PASS
 
 
@@ -237,6 +307,7 @@ def outcomes(report: Report) -> list[tuple[int, str]]:
 
 
 WHOLE = {f"{rank}.jsonl": pack(told(rank, *STAGES)) for rank in range(2)}
+LOST_BOTH = ("ranks/lost", (0, 1))
 EARLY = pack(told(1, "launch", more=[Began("environment/version-mismatch", 1.0)]))
 LATE = pack(told(0, *STAGES))
 
@@ -276,7 +347,7 @@ class TestWhatACrashLeft:
             pytest.param(
                 {
                     "0.jsonl": LATE,
-                    "1.jsonl": pack(told(1, "launch", more=[Stuck("network/a", "Thread")])),
+                    "1.jsonl": pack(told(1, "launch", more=[Testified(STUCK)])),
                 },
                 [(0, "ok"), (1, "stalled")],
                 id="stuck",
@@ -315,20 +386,48 @@ class TestWhatACrashLeft:
             (run_dir / "ranks" / "1.jsonl").write_bytes(whole[:end])
             assert outcomes(assemble(run_dir, {})) == [(0, "ok"), (1, "lost")]
 
-    def test_what_is_known_of_a_rank_is_its_reason(self, tmp_path: Path) -> None:
-        report = assemble(left(tmp_path, WHOLE), {1: "was ended by SIGKILL"})
+    @pytest.mark.parametrize(
+        ("ended_by", "reason"),
+        [
+            ("SIGKILL", "was ended by SIGKILL in network/a"),
+            ("exit code 3", "left with exit code 3 in network/a"),
+            ("", "its process ended without a word in network/a"),
+        ],
+    )
+    def test_how_a_process_ended_is_its_reason(
+        self, ended_by: str, reason: str, tmp_path: Path
+    ) -> None:
+        files = WHOLE | {"1.jsonl": pack(told(1, *STAGES, more=[Began("network/a", 1.0)]))}
+        report = assemble(left(tmp_path, files), {1: ended_by})
         assert outcomes(report) == [(0, "ok"), (1, "lost")]
-        assert report.ranks[1].reason == "was ended by SIGKILL"
+        assert report.ranks[1].reason == reason
 
     def test_a_rank_without_a_known_reason_says_where_its_file_ends(self, tmp_path: Path) -> None:
         report = assemble(left(tmp_path, {"0.jsonl": LATE, "1.jsonl": EARLY}), {})
-        assert report.ranks[1].reason.startswith("its file ends ")
-        assert report.ranks[1].reason.endswith(" in environment/version-mismatch")
+        assert (
+            report.ranks[1].reason
+            == "its process ended without a word in environment/version-mismatch"
+        )
         assert report.ranks[1].last_seen == LastSeen("environment/version-mismatch")
 
     def test_a_rank_is_not_said_to_have_ended_the_stage_of_another(self, tmp_path: Path) -> None:
         report = assemble(left(tmp_path, {"0.jsonl": LATE, "1.jsonl": EARLY}), {})
-        assert "after stage rehearsal" not in report.ranks[1].reason
+        assert "rehearsal" not in report.ranks[1].reason
+
+    def test_the_black_box_says_more_than_the_file(self, tmp_path: Path) -> None:
+        run_dir = left(tmp_path, {"0.jsonl": LATE, "1.jsonl": EARLY})
+        box = BlackBox(run_dir / "ranks" / "1.box")
+        box.enter_check("rehearsal/training")
+        (run_dir / "ranks" / "1.stack").write_text("Fatal Python error\n  train.py\n")
+        record = assemble(run_dir, {1: "SIGSEGV"}).ranks[1]
+        assert record.reason == "was ended by SIGSEGV in rehearsal/training"
+        assert record.last_seen == LastSeen("rehearsal/training", "Fatal Python error\n  train.py")
+
+    def test_a_ranks_own_last_word_outweighs_its_end(self, tmp_path: Path) -> None:
+        stuck = pack(told(1, "launch", more=[Testified(STUCK)]))
+        report = assemble(left(tmp_path, {"0.jsonl": LATE, "1.jsonl": stuck}), {1: "SIGKILL"})
+        assert report.ranks[1].outcome is RankOutcome.STALLED
+        assert report.ranks[1].last_seen == LastSeen("network/a", STUCK.stack)
 
     @pytest.mark.parametrize("rank", [0, 1])
     def test_ranks_above_nine_are_read_in_their_order(self, rank: int, tmp_path: Path) -> None:
@@ -343,7 +442,7 @@ class TestWhatACrashLeft:
             "1.jsonl": pack(told(1, more=[Measured(GROUP, failed, 0.1)])),
         }
         report = assemble(left(tmp_path, files), {})
-        assert [(each.id, each.ranks) for each in report.findings] == [(GROUP, (1,))]
+        assert [(each.id, each.ranks) for each in report.findings] == [(GROUP, (1,)), LOST_BOTH]
         assert len(report.facts[GROUP]) == 2
         by_id = {each.id: each for each in report.checks}
         assert by_id[GROUP].outcome is CheckOutcome.FAIL
@@ -351,8 +450,21 @@ class TestWhatACrashLeft:
 
     def test_checks_that_nobody_came_to_are_skipped_and_say_so(self, tmp_path: Path) -> None:
         report = assemble(left(tmp_path, {"0.jsonl": pack(told(0))}), {})
-        assert {each.outcome for each in report.checks} == {CheckOutcome.SKIP}
-        assert {each.reason for each in report.checks} == {"the run ended before it"}
+        measured = [each for each in report.checks if each.stage != "ranks"]
+        assert {each.outcome for each in measured} == {CheckOutcome.SKIP}
+        assert {each.reason for each in measured} == {"the run ended before it"}
+
+    def test_what_became_of_the_ranks_is_judged_all_the_same(self, tmp_path: Path) -> None:
+        report = assemble(left(tmp_path, {"0.jsonl": LATE, "1.jsonl": EARLY}), {1: "SIGKILL"})
+        assert [(each.id, each.ranks) for each in report.findings] == [("ranks/lost", (1,))]
+        judged_here = [each for each in report.checks if each.stage == "ranks"]
+        assert {each.outcome for each in judged_here} == {CheckOutcome.PASS, CheckOutcome.FAIL}
+
+    def test_only_what_was_asked_for_is_judged(self, tmp_path: Path) -> None:
+        asked = [check_named("launch/inconsistent-ranks")]
+        report = assemble(left(tmp_path, {"0.jsonl": LATE, "1.jsonl": EARLY}), {}, asked)
+        assert [each.id for each in report.checks] == ["launch/inconsistent-ranks"]
+        assert report.findings == []
 
     @pytest.mark.parametrize(
         ("entry", "outcome", "words"),

@@ -17,10 +17,11 @@ from ddpcheck.engine.entries import (
     Present,
     Refused,
     Skipped,
-    Stuck,
+    Testified,
     pack,
     unpack,
 )
+from ddpcheck.measures.testimony import Call, State, Testimony
 
 PRESENT = Present(
     rank=1,
@@ -39,9 +40,21 @@ ENTRIES: list[Entry] = [
     Measured("network/a", {"x": [1, 2.5, None], "y": {"z": "t"}}, 0.25),
     Skipped("network/b", "no network"),
     Crashed("network/c", "ValueError: 7", "File a\n  line 3"),
+    Crashed("network/c", "ValueError: 7", "File a\n  line 3", order=2),
     Refused("use another --target"),
-    Stuck("network/d", "Thread 1"),
+    Testified(
+        Testimony(
+            state=State.BUSY,
+            check="network/d",
+            overran=True,
+            stack="Thread 1",
+            waits_in="barrier",
+            calls=(Call(1, "all_reduce SUM float32[3]", "a.py:3"), Call(2, "barrier", done=False)),
+        )
+    ),
+    Testified(Testimony()),
     Ended("network"),
+    Ended("collectives", unkept="No space left on device", calls="9f2c"),
 ]
 
 
@@ -111,6 +124,13 @@ def test_no_bytes_make_reading_fail(lines: bytes) -> None:
 
 def test_fields_of_a_newer_version_are_ignored() -> None:
     assert list(unpack(b'{"type":"ended","stage":"launch","mood":"good"}\n')) == [Ended("launch")]
+
+
+def test_files_of_a_version_that_counted_nothing_are_read() -> None:
+    lines = (
+        b'{"type":"ended","stage":"launch"}\n{"type":"crashed","check":"a","error":"e","stack":""}'
+    )
+    assert list(unpack(lines)) == [Ended("launch", "", ""), Crashed("a", "e", "", 0)]
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e-320, 1.7e308])

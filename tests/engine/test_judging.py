@@ -10,7 +10,7 @@ import pytest
 from ddpcheck.catalogue import validated
 from ddpcheck.check import Check
 from ddpcheck.engine.entries import Began, Crashed, Entry, Measured, Skipped
-from ddpcheck.engine.judging import judge_check, not_run
+from ddpcheck.engine.judging import disregarded, judge_check, not_run
 from ddpcheck.finding import Finding, Recommendation, Severity
 from ddpcheck.report import CheckOutcome, FoldedFact
 
@@ -192,3 +192,23 @@ def test_a_check_that_was_not_reached_is_skipped_with_the_reason() -> None:
     assert judged.record.outcome is CheckOutcome.SKIP
     assert (judged.record.id, judged.record.stage) == (ID, "network")
     assert judged.record.reason == "network failed"
+
+
+@pytest.mark.parametrize("number", [2, 3])
+def test_a_judgement_that_is_disregarded_says_nothing_but_keeps_its_facts(number: int) -> None:
+    check = make_check(summarize=_counted_in_words, recommend=_recommended)
+    whole = judge_check(check, {0: measured(2), 1: measured(number)})
+    left = disregarded(whole, "rank 1 called other collectives")
+    assert left.record.outcome is CheckOutcome.SKIP
+    assert left.record.reason == "disregarded: rank 1 called other collectives"
+    assert (left.findings, left.recommendation, left.record.summary) == ((), {}, "")
+    assert left.facts == whole.facts != []
+
+
+def test_what_crashed_stays_told_when_the_rest_is_disregarded() -> None:
+    left = disregarded(judge_check(make_check(), {0: measured(2), 1: CRASHED}), "why")
+    assert left.record.reason.splitlines() == [
+        "raised on rank 1: ValueError: 7",
+        "probe line 3",
+        "disregarded: why",
+    ]

@@ -1,4 +1,5 @@
 import re
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -7,13 +8,15 @@ from ddpcheck import jsontext
 from ddpcheck.engine.assembly import RUN_NAME
 from ddpcheck.engine.rundir import (
     discard,
+    keep_report,
     make_run_dir,
     new_run_id,
     note_start,
     point_latest_to,
+    spare_dir,
 )
 from ddpcheck.errors import ExitCode, ReportError
-from ddpcheck.report import Run
+from ddpcheck.report import REPORT_NAME, Report, Run, Verdict, read_report
 
 RUN_ID = "ddpcheck-20261128-000000-0000"
 RUN = Run(
@@ -28,6 +31,16 @@ RUN = Run(
     started_at="2026-11-28T00:00:00Z",
     duration_s=0.0,
     versions={"torch": "2.13.0"},
+)
+
+REPORT = Report(
+    verdict=Verdict.PASS,
+    run=RUN,
+    ranks=(),
+    checks=(),
+    findings=(),
+    recommendation={},
+    facts={},
 )
 
 
@@ -134,3 +147,65 @@ def test_discarding_leaves_a_folder_that_was_there_before(tmp_path: Path) -> Non
     users.mkdir()
     discard(made(users))
     assert users.is_dir()
+
+
+@pytest.fixture
+def spare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the temporary directory that the tests have for themselves."""
+    place = tmp_path / "tmp"
+    place.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    return place
+
+
+def test_a_report_is_kept_in_its_run_directory(
+    tmp_path: Path, spare: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_dir = made(tmp_path / "reports")
+    assert keep_report(REPORT, run_dir) == run_dir / REPORT_NAME
+    assert read_report(tmp_path / "reports" / "latest").run.id == RUN_ID
+    assert list(spare.iterdir()) == []
+    assert capsys.readouterr().err == ""
+
+
+def test_a_run_directory_that_was_lost_comes_back_for_the_report(
+    tmp_path: Path, spare: Path
+) -> None:
+    run_dir = made(tmp_path / "reports")
+    discard(run_dir)
+    assert keep_report(REPORT, run_dir) == run_dir / REPORT_NAME
+    assert list(spare.iterdir()) == []
+
+
+def blocked(run_dir: Path) -> Path:
+    """Put a file where the directory should be: nobody can write there, not even root."""
+    run_dir.write_text("")
+    return run_dir
+
+
+def test_a_report_that_its_run_directory_does_not_take_goes_to_the_temporary_directory(
+    tmp_path: Path, spare: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_dir = blocked(tmp_path / RUN_ID)
+    assert spare_dir(run_dir) == spare / RUN_ID
+    assert keep_report(REPORT, run_dir) == spare / RUN_ID / REPORT_NAME
+    assert read_report(spare / RUN_ID).run.id == RUN_ID
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("ddpcheck: ")
+    assert str(run_dir) in line
+
+
+def test_latest_does_not_point_to_a_run_without_a_report(tmp_path: Path, spare: Path) -> None:
+    keep_report(REPORT, blocked(tmp_path / RUN_ID))
+    assert (spare / RUN_ID / REPORT_NAME).is_file()
+    assert not (tmp_path / "latest").is_symlink()
+
+
+def test_a_report_that_nowhere_takes_ends_nothing(
+    tmp_path: Path, spare: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    blocked(spare / RUN_ID)
+    run_dir = blocked(tmp_path / RUN_ID)
+    assert keep_report(REPORT, run_dir) == run_dir
+    told = capsys.readouterr().err.splitlines()
+    assert [line.startswith("ddpcheck: ") for line in told] == [True, True]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddpcheck.engine.leader import seats_of
+from ddpcheck.engine.roll import seats_of
 
 
 @pytest.mark.parametrize(

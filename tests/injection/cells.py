@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import product
@@ -18,12 +18,14 @@ from typing import NamedTuple
 import psutil
 import real_ranks
 
-from ddpcheck.report import RankOutcome, Report, read_report
 from ddpcheck.finding import Severity
+from ddpcheck.report import RankOutcome, Report, read_report
 
 HERE = Path(__file__).parent
 RANKS = 3
-DEADLINE_S = 3.0
+# Joining an NCCL group alone takes seconds.
+GPUS = os.environ.get("INJECTION_GPUS", "")
+DEADLINE_S = 10.0 if GPUS else 3.0
 # What the product promises.
 VERDICT_SLACK_S = 2.0
 END_SLACK_S = 5.0
@@ -96,7 +98,9 @@ def injection() -> Path:
 
 
 def _environment() -> dict[str, str]:
-    return {"PYTHONPATH": str(HERE), "INJECTION_FILE": str(injection())}
+    path = f"{HERE}:{os.environ.get('PYTHONPATH', '')}"
+    mine = {"PYTHONPATH": path, "INJECTION_FILE": str(injection())}
+    return mine | ({"CUDA_VISIBLE_DEVICES": GPUS} if GPUS else {})
 
 
 def _run(cell: Cell, reports: Path) -> tuple[real_ranks.Ended, float, list[str]]:
@@ -135,7 +139,7 @@ def _left_of(server: real_ranks.Server, before: set[int]) -> list[str]:
     return [str(pid) for pid in sorted(left)]
 
 
-def _left(is_ours) -> list[str]:  # noqa: ANN001
+def _left(is_ours: Callable[[psutil.Process], bool]) -> list[str]:
     until = time.monotonic() + PROCESSES_GONE_S
     while True:
         found = []
@@ -180,8 +184,10 @@ def _seen(
 def _exit_code(cell: Cell, ended: real_ranks.Ended) -> int:
     if cell.launcher != "by-hand":
         return ended.exit_codes[0]
+    # A collective that does not pair up may abort a rank that has done nothing wrong.
     innocent = [code for rank, code in enumerate(ended.exit_codes) if rank != cell.rank]
-    return max(innocent) if len(set(innocent)) == 1 else -max(innocent)
+    by_themselves = {code for code in innocent if code >= 0}
+    return by_themselves.pop() if len(by_themselves) == 1 else -1
 
 
 def _report_of(reports: Path, ended: real_ranks.Ended) -> tuple[Path, Report] | None:

@@ -57,7 +57,7 @@ def install(work):
             rank = dist.get_rank()
             if deed and deed["rank"] == rank and deed["moment"] == "in-rehearsal" and step == STEP:
                 if deed["what"] in INSTEAD:
-                    note(deed)
+                    note()
                     INSTEAD[deed["what"]](dist.all_reduce, torch.ones(5))
                     return
                 act(deed, Alone(None))
@@ -97,7 +97,7 @@ def replace_all_reduce(deed, rank_work):
             return real(tensor, *arguments, **named)
         dist.all_reduce = real
         if deed["what"] in INSTEAD:
-            note(deed)
+            note()
             INSTEAD[deed["what"]](real, tensor)
             return None
         act(deed, rank_work)
@@ -123,11 +123,11 @@ INSTEAD = {
 
 
 def act(deed, rank_work):
-    note(deed)
+    note()
     DEEDS[deed["what"]](deed, rank_work)
 
 
-def note(deed):
+def note():
     Path(os.environ["INJECTION_FILE"]).with_suffix(".at").write_text(str(time.time()))
 
 
@@ -140,7 +140,7 @@ def spin(_deed, _work):
         pass
 
 
-def garble(deed, _work):
+def garble(_deed, _work):
     from ddpcheck.engine import channel
 
     tell = channel.Channel.tell

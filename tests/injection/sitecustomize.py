@@ -12,7 +12,7 @@ PATCHED = "ddpcheck.engine.work"
 class _Finder(importlib.abc.MetaPathFinder):
     """Finds one module as always, and patches it once it is executed."""
 
-    def find_spec(self, name, path=None, target=None):
+    def find_spec(self, name, path=None, _target=None):
         if name != PATCHED:
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, path)

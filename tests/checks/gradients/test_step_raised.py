@@ -1,8 +1,9 @@
 import msgspec
 import pytest
 
-from ddpcheck.checks.gradients.step_raised import VICTIM_WORDS, Facts, judge, summarize
+from ddpcheck.checks.gradients.step_raised import Facts, judge, summarize
 from ddpcheck.finding import Confidence, Location, Severity
+from ddpcheck.measures.testimony import VICTIM_WORDS
 
 Ranks = dict[int, Facts]
 
@@ -141,7 +142,7 @@ def test_other_words_for_a_peer_that_has_gone(error: str) -> None:
 
 def test_when_only_victims_told_the_first_is_named_without_confidence() -> None:
     broken = "RuntimeError: Broken pipe"
-    facts = fine(4) | {2: raised(broken, 100.0), 3: raised("OSError: Broken pipe", 100.1)}
+    facts = fine(4) | {2: raised(broken, 100.0), 3: raised("DistNetworkError: Broken pipe", 100.1)}
     (finding,) = judge(facts)
     assert finding.confidence is Confidence.LOW
     assert (finding.ranks, finding.message) == ((2,), f"{broken} (rank 3 failed after it)")

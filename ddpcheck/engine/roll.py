@@ -1,0 +1,56 @@
+"""Those that came to the roll call: their seats, whether they can do what was asked, the run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from ddpcheck.engine.entries import Present
+from ddpcheck.launch.identity import Identity
+from ddpcheck.report import Run
+from ddpcheck.settings import RunSettings
+
+
+def seats_of(claimed: Sequence[int], world_size: int) -> list[int]:
+    """Return each member's seat: the rank it claims, or, when claims clash, its place.
+
+    ``claimed`` is in the order of arrival. Claims clash when two are equal or one lies
+    outside 0 to ``world_size`` - 1; places then follow the claims, then the arrival.
+    """
+    if len(set(claimed)) == len(claimed) and all(rank < world_size for rank in claimed):
+        return list(claimed)
+    order = sorted(range(len(claimed)), key=lambda member: (claimed[member], member))
+    return [order.index(member) for member in range(len(claimed))]
+
+
+def described(run_id: str, settings: RunSettings, who: Identity, members: Sequence[Present]) -> Run:
+    """Return the record of a run of these members; it begins now, ``who`` leads it."""
+    has_gpus = all(member.gpus for member in members)
+    auto = "nccl" if has_gpus else "gloo"
+    leading = next(member for member in members if member.rank == who.rank)
+    return Run(
+        id=run_id,
+        command=settings.command,
+        launcher=who.launcher,
+        backend=auto if settings.backend == "auto" else settings.backend,
+        profile=settings.profile.value,
+        requested_world_size=who.world_size,
+        world_size=len(members),
+        hosts=list(dict.fromkeys(member.host for member in members)),
+        started_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        duration_s=0.0,
+        versions=leading.versions,
+        target=settings.target,
+    )
+
+
+def refusal_of(members: Sequence[Present], settings: RunSettings) -> str:
+    """Return why these members cannot do what was asked, or ''."""
+    blind = [member for member in members if not member.gpus]
+    if settings.backend == "nccl" and blind:
+        first = blind[0]
+        return (
+            f"--backend nccl: rank {first.rank} on {first.host} sees no GPU; "
+            "use --backend gloo, or run where torch sees a GPU"
+        )
+    return ""

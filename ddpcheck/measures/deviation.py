@@ -1,0 +1,92 @@
+"""Which ranks' collectives differ from what most ranks called."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+from ddpcheck.measures.testimony import Call
+
+# Ranks may bring, or be recorded with, other sizes in these.
+UNEVEN = ("all_to_all", "alltoall", "gather", "scatter", "broadcast_object", "_object")
+EVEN_ALL_THE_SAME = ("all_gather", "reduce_scatter")
+
+
+class Deviation(NamedTuple):
+    """How a rank's call differs; not sure where as many ranks made the other one."""
+
+    reason: str
+    is_sure: bool = True
+
+
+def deviants(calls: Mapping[int, Collection[Call]]) -> dict[int, Deviation]:
+    """Return, for those whose first call that differs is not what most made, how it differs.
+
+    All are returned where equally many made each call. A number that only some ranks still
+    remember decides only when no other does.
+    """
+    by_number: dict[int, dict[int, Call]] = {}
+    for rank, made in calls.items():
+        for call in made:
+            by_number.setdefault(call.number, {})[rank] = call
+    undecided: dict[int, Deviation] = {}
+    for number in sorted(by_number):
+        made_here = by_number[number]
+        counts = Counter(comparable(call.what) for call in made_here.values())
+        if len(counts) == 1:
+            continue
+        usual, most = counts.most_common(1)[0]
+        if 2 * most > len(made_here):
+            return _named(made_here, usual)
+        undecided = undecided or _named(made_here, None)
+    return undecided
+
+
+def comparable(what: str) -> str:
+    """Return what must be the same on all ranks of a collective: sizes may differ in some."""
+    name, _, sizes = what.partition(" ")
+    uneven = any(word in name for word in UNEVEN)
+    even = any(name.startswith(word) for word in EVEN_ALL_THE_SAME) and "_object" not in name
+    return what if sizes and (even or not uneven) else name
+
+
+def other_place(places: Mapping[int, str]) -> dict[int, str]:
+    """Return those that wait in another place than most, and where."""
+    counts = Counter(places.values())
+    usual, most = counts.most_common(1)[0]
+    if 2 * most <= len(places):
+        return {}
+    return {
+        rank: f"waits in {place}, where others wait in {usual}"
+        for rank, place in places.items()
+        if place != usual
+    }
+
+
+def _named(made: Mapping[int, Call], usual: str | None) -> dict[int, Deviation]:
+    return {
+        rank: Deviation(_difference(call, made), is_sure=usual is not None)
+        for rank, call in made.items()
+        if comparable(call.what) != usual
+    }
+
+
+def _difference(call: Call, made: Mapping[int, Call]) -> str:
+    where = f" at {call.site}" if call.site else ""
+    others = Counter(each.what for each in made.values() if each.what != call.what)
+    other = others.most_common(1)[0][0]
+    return f"called {call.what}{where} as collective {call.number}, where others called {other}"
+
+
+def other_count(calls: Mapping[int, Collection[Call]]) -> dict[int, Deviation]:
+    """Return those that made fewer or more calls than most, when each has come to its end."""
+    reach = {rank: max(call.number for call in made) for rank, made in calls.items()}
+    usual, most = next(iter(Counter(reach.values()).most_common(1)), (0, 0))
+    if 2 * most <= len(reach):
+        return {}
+    return {
+        rank: Deviation(f"called {count} collectives, where others called {usual}")
+        for rank, count in reach.items()
+        if count != usual
+    }
