@@ -86,6 +86,18 @@ def test_target_that_is_not_there(spec: str, words: Sequence[str], tmp_path: Pat
     assert_refused(ended, ["--target", *words])
 
 
+ON_RANK_ONE = "import os\n\ndef main():\n    if os.environ['RANK'] == '1':\n        {}\n"
+SOUND = f"{IMPORTS}{ON_RANK_ONE}    return nn.Linear(1, 1), [zeros(2, 1)], {MEAN}\n"
+
+
+def test_target_that_one_rank_cannot_use_is_told_with_that_rank(tmp_path: Path) -> None:
+    file = tmp_path / "given.py"
+    file.write_text(SOUND.format("raise FileNotFoundError('/data/shard-1.bin')"))
+    options = ("--target", f"{file}:main", "--select", ONE, "--deadline", "10")
+    ended = run(tmp_path / "reports", *options)
+    assert_refused(ended, ["rank 1", "--target", "FileNotFoundError", "/data/shard-1.bin"])
+
+
 def test_bad_target_under_a_launcher_is_told_once(tmp_path: Path) -> None:
     port = free_port()
     ranks = [by_hand(rank, 2, port) for rank in range(2)]

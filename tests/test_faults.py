@@ -216,6 +216,16 @@ def test_rank_that_sleeps_is_stalled_and_shows_where(tmp_path: Path) -> None:
     assert blamed(ended) == {1}
 
 
+def test_rank_that_sleeps_before_its_first_check_is_stalled_too(tmp_path: Path) -> None:
+    ended = rehearse(tmp_path, "sleeps_while_imported:offline", "--deadline", "3")
+    assert ended.exit_code == ExitCode.INCOMPLETE
+    victim, culprit = ended.report.ranks
+    assert (culprit.outcome, victim.outcome) == (RankOutcome.STALLED, RankOutcome.OK)
+    assert culprit.last_seen is not None
+    assert "wait_for_mount" in culprit.last_seen.stack
+    assert blamed(ended) == {1}
+
+
 HEALTHY = ("--target", target("clean/ways_to_train:subclass"), "--select", "launch,gradients")
 
 

@@ -17,6 +17,8 @@ OPS = ("SUM", "AVG", "PRODUCT", "MIN", "MAX")
 SMALL_SIZES = (1, 7, 1023)
 # 2 MiB of float32: gloo splits it (its segments have 1 MiB), NCCL takes its bulk protocol.
 LARGE_SIZE = 2**19 + 3
+# Fewer elements lie in memory in the same way in every layout.
+ASKED_SIZE = 4
 LAYOUTS = ("contiguous", "transposed")
 MODES = ("blocking", "async")
 
@@ -65,7 +67,7 @@ class Reducer:
     def first_mismatch(self, case: Case) -> Mismatch | None:
         """Reduce one case; return its first wrong element, or None when all are right."""
         put_in, exact = self._values(case)
-        got = _all_reduce(_laid_out(put_in.to(getattr(torch, case.dtype)), case.layout), case)
+        got = _all_reduce(laid_out(put_in.to(getattr(torch, case.dtype)), case.layout), case)
         return self._compare(case, got, exact)
 
     def refusal(self, dtype: str, op: str, layout: str = LAYOUTS[0]) -> str:
@@ -73,9 +75,9 @@ class Reducer:
 
         It refuses by its own rules, and so on all ranks alike.
         """
-        two = torch.ones(2, dtype=getattr(torch, dtype), device=self._ctx.device)
+        few = torch.ones(ASKED_SIZE, dtype=getattr(torch, dtype), device=self._ctx.device)
         try:
-            _all_reduce(_laid_out(two, layout), Case(dtype, op, 2, layout, MODES[0]))
+            _all_reduce(laid_out(few, layout), Case(dtype, op, ASKED_SIZE, layout, MODES[0]))
         except (RuntimeError, ValueError, TypeError) as error:
             if _is_refusal(str(error)):
                 return " ".join(str(error).split())[:120]
@@ -114,7 +116,8 @@ def _all_reduce(tensor: torch.Tensor, case: Case) -> torch.Tensor:
     return tensor if tensor.dim() == 1 else tensor.t().reshape(-1)[-case.size :]
 
 
-def _laid_out(values: torch.Tensor, layout: str) -> torch.Tensor:
+def laid_out(values: torch.Tensor, layout: str) -> torch.Tensor:
+    """Return a copy of the values, [size], in that layout."""
     if layout == "contiguous":
         return values.clone()
     # Dense, but with strides (1, half): backends must not reduce in row order. An odd size gets
