@@ -63,7 +63,7 @@ def train(settings: TrainSettings, options: LaunchOptions, argv: Sequence[str]) 
 
     read_report(Path(settings.report))  # a missing one is better told before torch is imported
     ending = launch_local(train_in_rank, settings, nproc)
-    if ending.interrupted:
+    if ending.stopped_by:
         return ExitCode.INTERRUPTED
     departures = ending.departures
     for departure in departures:
@@ -161,9 +161,11 @@ def _run_alone(settings: RunSettings, nproc: int) -> int:
     if place is None:
         place = _made_up(settings, run_dir, ending, nproc)
     if place is None:
-        return ExitCode.INTERRUPTED if ending.interrupted else ExitCode.USAGE
+        return ExitCode.INTERRUPTED if ending.stopped_by else ExitCode.USAGE
     finished = read_report(place)
     _show(finished, settings.format, place / REPORT_NAME)
+    if ending.stopped_by:
+        sys.stderr.write(f"ddpcheck: ended by {ending.stopped_by}\n")
     code = exit_code_of(finished, settings.fail_on)
     return ExitCode.INTERRUPTED if ending.interrupted else code
 
@@ -180,7 +182,7 @@ def _made_up(settings: RunSettings, run_dir: Path, ending: Ending, nproc: int) -
         by_rank |= {each.rank: each.ended_by for each in ending.departures}
         asked = select(catalogue(), settings.select, settings.skip)
         return keep_report(assemble(run_dir, by_rank, asked), run_dir).parent
-    if ending.interrupted or codes <= {ExitCode.USAGE}:
+    if ending.stopped_by or codes <= {ExitCode.USAGE}:
         discard(run_dir)
         return None
     raise LaunchError(

@@ -15,6 +15,8 @@ from ddpcheck.errors import ExitCode
 from ddpcheck.report import RankOutcome, Verdict, read_report
 
 LIMIT_S = 120.0
+# What has closed its output as it ends is gone within this time.
+ENDING_S = 1.0
 # A shell's background job, as these tests may be, ignores Ctrl-C; what a terminal starts does not.
 AT_A_TERMINAL = """
 import signal, sys
@@ -58,6 +60,10 @@ def session_of(process: psutil.Process) -> int:
         return 0
 
 
+def those_of(session: int) -> list[psutil.Process]:
+    return [process for process in psutil.process_iter() if session_of(process) == session]
+
+
 def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as server:
         return int(server.getsockname()[1])
@@ -83,8 +89,8 @@ def test_ctrl_c_ends_every_process_and_reports_where_the_ranks_were(tmp_path: Pa
     stdout, stderr = running.communicate(timeout=LIMIT_S)
     assert running.returncode == ExitCode.INTERRUPTED
     assert "Traceback" not in stderr
-    left = [p for p in psutil.process_iter() if session_of(p) == running.pid]
-    assert not left
+    psutil.wait_procs(those_of(running.pid), timeout=ENDING_S)
+    assert those_of(running.pid) == []
     report = read_report(reports / "latest")
     assert (report.verdict, report.findings) == (Verdict.INCOMPLETE, [])
     assert stdout.splitlines()[-1].startswith("verdict: INCOMPLETE, 0 errors, ")

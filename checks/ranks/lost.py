@@ -45,8 +45,9 @@ def judge(facts: Mapping[int, Testimony]) -> list[Finding]:
 
 
 def summarize(facts: Mapping[int, Testimony]) -> str:
-    """Return how many ranks came to the end."""
-    return f"{len(facts)} ranks, and what became of each"
+    """Return how many ranks came to the end, if all did."""
+    gone = any(ruling.kind is not Kind.THROUGH for ruling in inquest(facts).values())
+    return "" if gone else f"{len(facts)} ranks came to the end"
 
 
 def _fix(ended_by: str) -> str:

@@ -49,6 +49,11 @@ def judge(facts: Mapping[int, Testimony]) -> list[Finding]:
     ]
 
 
+def summarize(facts: Mapping[int, Testimony]) -> str:
+    """Return what did not happen, if it did not."""
+    return "" if judge(facts) else "no rank kept the others waiting"
+
+
 def _fix(first: Testimony, *, together: bool) -> str:
     if together:
         return "look at the network between the ranks: run --select network,collectives"

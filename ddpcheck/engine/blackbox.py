@@ -19,7 +19,7 @@ from ddpcheck import jsontext
 from ddpcheck.measures.testimony import Call
 
 SLOT_BYTES = 256
-CALL_SLOTS = 64
+CALL_SLOTS = 256
 SIZE_BYTES = SLOT_BYTES * (1 + CALL_SLOTS)
 
 

@@ -23,6 +23,7 @@ from ddpcheck.watch import flight
 MUTE_S = 0.7
 # A process whose sentinel has spoken is ended so by its own hand only when all else has failed.
 LAST_RESORT_S = 20.0
+ENGINE = Path(__file__).parent
 # Where torch's own code waits for other ranks.
 DISTRIBUTED = "torch/distributed/"
 DDP = "torch/nn/parallel/distributed.py"
@@ -128,6 +129,7 @@ class Whereabouts:
             calls=self.box.flight.calls,
             recorded=recorded,
             sequence=flight.sequence_number(),
+            digest=self.box.digest,
         )
 
     def _end_after(self, seconds: float) -> None:
@@ -138,7 +140,9 @@ class Whereabouts:
 
 def stack_of(frame: FrameType | None) -> str:
     """Return the Python stack of a thread, the latest call last, without ddpcheck's own start."""
-    return "".join(_summary(frame).format()).rstrip() if frame is not None else ""
+    frames = list(_summary(frame)) if frame is not None else []
+    own = [at for at, each in enumerate(frames[:-1]) if str(ENGINE) in each.filename]
+    return "".join(StackSummary.from_list(frames[max(own, default=-1) + 1 :]).format()).rstrip()
 
 
 def waiting_call(frame: FrameType | None) -> str:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerContext, ForkServerProcess
+from types import FrameType
 from typing import Any
 
 import psutil
@@ -56,7 +57,8 @@ def launch_local(
 
     A rank that has not followed ``FOLLOW_S`` after the first departure is ended, and not among
     them; so are all when they are stopped for ``silence_s``. Ctrl-C gives the ranks
-    ``FOLLOW_S`` to come to their end; a second one gives them none, and is raised.
+    ``FOLLOW_S`` to come to their end, and so does SIGTERM; a second one gives them none, and
+    is raised.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([PRELOAD])
@@ -74,7 +76,8 @@ def launch_local(
     ]
     watch = _Watch(ranks, sender, silence_s)
     try:
-        return watch.until_all_left()
+        with _hearing_sigterm():
+            return watch.until_all_left()
     finally:
         for process in [*ranks, host]:
             process.kill()
@@ -84,10 +87,19 @@ def launch_local(
 
 @dataclass(frozen=True)
 class Ending:
-    """How the local ranks ended, in the order of time, and whether Ctrl-C made them."""
+    """How the local ranks ended, in the order of time; ``stopped_by``: the signal that made them."""
 
     departures: tuple[Departure, ...]
-    interrupted: bool
+    stopped_by: str = ""
+
+    @property
+    def interrupted(self) -> bool:
+        """Return whether Ctrl-C ended the ranks."""
+        return self.stopped_by == "SIGINT"
+
+
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM has come: the ranks come to their end as on Ctrl-C."""
 
 
 def rank_environment(rank: int, world_size: int, port: int) -> dict[str, str]:
@@ -115,6 +127,18 @@ def _deaf_to_interrupts() -> Generator[None]:
         signal.signal(signal.SIGINT, before)
 
 
+@contextmanager
+def _hearing_sigterm() -> Generator[None]:
+    def terminate(_number: int, _frame: FrameType | None) -> None:
+        raise _Terminated
+
+    before = signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def _start_rank(
     context: ForkServerContext, rank_main: RankMain, argument: object, environ: Mapping[str, str]
 ) -> ForkServerProcess:
@@ -139,22 +163,23 @@ class _Watch:
 
     def until_all_left(self) -> Ending:
         """Return how the ranks ended, once all have or the time for it is over."""
-        interrupted = False
+        stopped_by = ""
         while self._waiting and time.monotonic() < self._until:
             try:
                 self._wait()
-            except KeyboardInterrupt:
-                if interrupted:
+            except KeyboardInterrupt as stop:
+                if stopped_by:
                     raise
-                interrupted = True
-                self._interrupt()
-        return Ending(tuple(self._departures), interrupted)
+                number = signal.SIGTERM if isinstance(stop, _Terminated) else signal.SIGINT
+                stopped_by = number.name
+                self._pass_on(number)
+        return Ending(tuple(self._departures), stopped_by)
 
-    def _interrupt(self) -> None:
+    def _pass_on(self, number: signal.Signals) -> None:
         self._until = min(self._until, time.monotonic() + FOLLOW_S)
         for process in self._ranks:
             if process.pid is not None and process.is_alive():
-                os.kill(process.pid, signal.SIGINT)
+                os.kill(process.pid, number)
 
     def _wait(self) -> None:
         left_s = max(0.0, min(LOOK_S, self._until - time.monotonic()))

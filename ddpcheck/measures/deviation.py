@@ -90,3 +90,21 @@ def other_count(calls: Mapping[int, Collection[Call]]) -> dict[int, Deviation]:
         for rank, count in reach.items()
         if count != usual
     }
+
+
+def other_digest(digests: Mapping[int, str]) -> dict[int, Deviation]:
+    """Return those whose calls, as a whole, are not those that most made; all when equally many.
+
+    For differences so long ago that nobody remembers the calls themselves.
+    """
+    counts = Counter(digests.values())
+    if len(counts) == 1 or "" in counts:
+        return {}
+    usual, most = counts.most_common(1)[0]
+    sure = 2 * most > len(digests)
+    reason = "called other collectives than most, long before its last ones"
+    return {
+        rank: Deviation(reason, is_sure=sure)
+        for rank, digest in digests.items()
+        if not sure or digest != usual
+    }

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
-from ddpcheck.measures.deviation import deviants, other_count, other_place
+from ddpcheck.measures.deviation import deviants, other_count, other_digest, other_place
 from ddpcheck.measures.testimony import State, Testimony
 
 # What launchers, schedulers and users send to end a job.
@@ -80,7 +80,7 @@ def _other_call(told: Mapping[int, Testimony]) -> dict[int, Ruling]:
     recorded = {rank: each.recorded for rank, each in told.items() if each.recorded}
     odd = deviants(called) or deviants(recorded)
     if not odd and all(each.state is State.ENDED for each in told.values()):
-        odd = other_count(called)
+        odd = other_count(called) or other_digest({r: t.digest for r, t in told.items()})
     return {rank: Ruling(Kind.OTHER_CALL, each.reason, each.is_sure) for rank, each in odd.items()}
 
 

@@ -65,7 +65,7 @@ class Testimony(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     collective that its main thread is inside. ``calls`` are the last collectives of the check
     as Python called them, ``recorded`` those of the world group as torch's Flight Recorder
     has them, DDP's own included; ``sequence`` is how many the process group itself has counted.
-    All are empty where nothing went wrong.
+    ``digest`` stands for all that Python called. All are empty where nothing went wrong.
     """
 
     state: State = State.ENDED
@@ -82,6 +82,7 @@ class Testimony(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     calls: tuple[Call, ...] = ()
     recorded: tuple[Call, ...] = ()
     sequence: int = 0
+    digest: str = ""
 
     @property
     def is_victim(self) -> bool:

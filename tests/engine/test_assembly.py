@@ -24,6 +24,7 @@ from ddpcheck.engine.entries import (
 from ddpcheck.engine.judging import Judgement
 from ddpcheck.errors import ExitCode, ReportError
 from ddpcheck.finding import Finding, Recommendation, Severity
+from ddpcheck.measures.inquest import inquest
 from ddpcheck.measures.testimony import State, Testimony
 from ddpcheck.report import (
     CheckOutcome,
@@ -42,6 +43,7 @@ from ddpcheck.report import (
 STAGES = ("launch", "environment", "collectives", "rehearsal")
 JOINED = {"backend": "gloo", "duration_s": 0.1, "error": None}
 GROUP = "collectives/no-process-group"
+RAISED = Testimony(state=State.RAISED, check="network/a", error="ValueError: 7", stack="line 7")
 STUCK = Testimony(state=State.BUSY, check="network/a", overran=True, stack="Thread 1\n  train.py")
 
 
@@ -189,58 +191,38 @@ class TestBuilding:
         assert [each.id for each in report.checks] == ["network/a", "network/b"]
 
     @pytest.mark.parametrize(
-        ("testimony", "outcome", "reason"),
+        ("testimony", "outcome"),
         [
-            pytest.param(
-                Testimony(state=State.GONE, check="network/b", ended_by="SIGKILL"),
-                RankOutcome.LOST,
-                "was ended by SIGKILL in network/b",
-                id="killed",
-            ),
-            pytest.param(
-                Testimony(state=State.GARBLED, check="network"),
-                RankOutcome.LOST,
-                "what it told of network cannot be read",
-                id="garbled",
-            ),
-            pytest.param(
-                STUCK, RankOutcome.STALLED, "overran its deadline in network/a", id="slow"
-            ),
-            pytest.param(
-                Testimony(state=State.STOPPED, check="network/a"),
-                RankOutcome.STALLED,
-                "its process is stopped by a signal in network/a",
-                id="stopped",
-            ),
-            pytest.param(
-                Testimony(state=State.SILENT, check="network/a", ended_by="its GIL was held"),
-                RankOutcome.STALLED,
-                "fell silent in network/a: its GIL was held",
-                id="silent",
-            ),
-            pytest.param(
-                Testimony(state=State.RAISED, check="network/a", error="ValueError: 7"),
-                RankOutcome.FAILED,
-                "raised in network/a: ValueError: 7",
-                id="raised",
-            ),
+            (Testimony(state=State.GONE, check="network/b", ended_by="SIGKILL"), RankOutcome.LOST),
+            (Testimony(state=State.GONE, check="network/b"), RankOutcome.LOST),
+            (Testimony(state=State.GARBLED, check="network"), RankOutcome.LOST),
+            (STUCK, RankOutcome.STALLED),
+            (Testimony(state=State.STOPPED, check="network/a"), RankOutcome.STALLED),
+            (Testimony(state=State.SILENT, check="network/a"), RankOutcome.STALLED),
+            (RAISED, RankOutcome.FAILED),
         ],
+        ids=lambda value: value.state.value if isinstance(value, Testimony) else value.value,
     )
     def test_a_rank_that_did_not_come_through_says_why_and_the_others_waited(
-        self, testimony: Testimony, outcome: RankOutcome, reason: str
+        self, testimony: Testimony, outcome: RankOutcome
     ) -> None:
         waiting = Testimony(state=State.BUSY, check="network/c", stack="wait", waits_in="barrier")
         of_both = ranks({0: told(0), 1: told(1)}, {0: waiting, 1: testimony})
         report = build_report(run_of(2), [judged()], of_both)
-        victim, culprit = report.ranks
-        assert (culprit.outcome, culprit.reason) == (outcome, reason)
-        assert culprit.last_seen == LastSeen(testimony.check, testimony.stack)
-        assert (victim.outcome, victim.reason) == (
-            RankOutcome.OK,
-            "waited for rank 1 in network/c",
-        )
-        assert victim.last_seen == LastSeen("network/c", "wait")
+        rulings = inquest(of_both.testimonies)
+        assert [each.outcome for each in report.ranks] == [RankOutcome.OK, outcome]
+        assert [each.reason for each in report.ranks] == [rulings[0].reason, rulings[1].reason]
+        assert [each.last_seen for each in report.ranks] == [
+            LastSeen("network/c", "wait"),
+            LastSeen(testimony.check, testimony.stack),
+        ]
         assert report.verdict is Verdict.INCOMPLETE
+
+    def test_a_rank_that_waited_names_whom_it_waited_for(self) -> None:
+        waiting = Testimony(state=State.BUSY, check="network/c", waits_in="barrier")
+        of_both = ranks({0: told(0), 1: told(1)}, {0: waiting, 1: STUCK})
+        victim, _ = build_report(run_of(2), [], of_both).ranks
+        assert victim.reason == "waited for rank 1 in network/c"
 
     def test_a_run_that_lost_a_rank_is_incomplete_also_to_its_caller(self) -> None:
         gone = {0: Testimony(state=State.GONE)}
@@ -275,6 +257,10 @@ class TestBuilding:
             (3, "ok", ""),
         ]
         assert report.verdict is Verdict.INCOMPLETE
+
+    def test_why_ranks_did_not_come_can_be_said(self) -> None:
+        apart = ranks({0: told(0)}, absent=[1])._replace(absence="was not met")
+        assert build_report(run_of(2), [], apart).ranks[1].reason == "was not met"
 
     def test_two_processes_of_one_rank_are_two_records(self) -> None:
         came = ranks({0: told(0), 1: [present(0)]}, absent=[1])
@@ -387,27 +373,21 @@ class TestWhatACrashLeft:
             assert outcomes(assemble(run_dir, {})) == [(0, "ok"), (1, "lost")]
 
     @pytest.mark.parametrize(
-        ("ended_by", "reason"),
-        [
-            ("SIGKILL", "was ended by SIGKILL in network/a"),
-            ("exit code 3", "left with exit code 3 in network/a"),
-            ("", "its process ended without a word in network/a"),
-        ],
+        ("ended_by", "words"),
+        [("SIGKILL", "SIGKILL"), ("exit code 3", "exit code 3"), ("", "ended without a word")],
     )
-    def test_how_a_process_ended_is_its_reason(
-        self, ended_by: str, reason: str, tmp_path: Path
+    def test_how_a_process_ended_and_where_is_its_reason(
+        self, ended_by: str, words: str, tmp_path: Path
     ) -> None:
         files = WHOLE | {"1.jsonl": pack(told(1, *STAGES, more=[Began("network/a", 1.0)]))}
         report = assemble(left(tmp_path, files), {1: ended_by})
         assert outcomes(report) == [(0, "ok"), (1, "lost")]
-        assert report.ranks[1].reason == reason
+        assert words in report.ranks[1].reason
+        assert report.ranks[1].reason.endswith(" in network/a")
 
     def test_a_rank_without_a_known_reason_says_where_its_file_ends(self, tmp_path: Path) -> None:
         report = assemble(left(tmp_path, {"0.jsonl": LATE, "1.jsonl": EARLY}), {})
-        assert (
-            report.ranks[1].reason
-            == "its process ended without a word in environment/version-mismatch"
-        )
+        assert report.ranks[1].reason.endswith(" in environment/version-mismatch")
         assert report.ranks[1].last_seen == LastSeen("environment/version-mismatch")
 
     def test_a_rank_is_not_said_to_have_ended_the_stage_of_another(self, tmp_path: Path) -> None:
@@ -420,7 +400,7 @@ class TestWhatACrashLeft:
         box.enter_check("rehearsal/training")
         (run_dir / "ranks" / "1.stack").write_text("Fatal Python error\n  train.py\n")
         record = assemble(run_dir, {1: "SIGSEGV"}).ranks[1]
-        assert record.reason == "was ended by SIGSEGV in rehearsal/training"
+        assert "SIGSEGV in rehearsal/training" in record.reason
         assert record.last_seen == LastSeen("rehearsal/training", "Fatal Python error\n  train.py")
 
     def test_a_ranks_own_last_word_outweighs_its_end(self, tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ ENTRIES: list[Entry] = [
     Measured("network/a", {"x": [1, 2.5, None], "y": {"z": "t"}}, 0.25),
     Skipped("network/b", "no network"),
     Crashed("network/c", "ValueError: 7", "File a\n  line 3"),
-    Crashed("network/c", "ValueError: 7", "File a\n  line 3", order=2),
+    Crashed("network/c", "ValueError: 7", "File a\n  line 3", order=2, went_on=True),
     Refused("use another --target"),
     Testified(
         Testimony(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -253,16 +252,3 @@ def one_line(cell: Cell, seen: Seen) -> str:
         f"{seen.verdict:<10} named {named:<5} verdict {verdict_s:>5} s  ended {seen.ended_s:5.1f} s"
         f"  {'; '.join(seen.wrong)}"
     ).rstrip()
-
-
-if __name__ == "__main__":
-    import tempfile
-
-    wanted = sys.argv[1:]
-    for one in all_cells():
-        if all(
-            word in str(one).replace(f"rank {one.rank}", f"rank{one.rank}").split()
-            for word in wanted
-        ):
-            with tempfile.TemporaryDirectory() as place:
-                print(one_line(one, try_cell(one, Path(place))), flush=True)

@@ -1038,3 +1038,17 @@ def test_one_more_rank_that_waits_changes_no_culprit(
     rulings = inquest(told | {64: one_more})
     assert rulings[64].kind is Kind.WAITED
     assert named(told | {64: one_more}) == named(told)
+
+
+@pytest.mark.parametrize(
+    ("digests", "named_ranks"),
+    [(["a", "a", "b"], {2}), (["a", "b"], {0, 1}), (["a", "a"], set()), (["a", ""], set())],
+    ids=["one of three", "one of two", "none", "one that is not known"],
+)
+def test_calls_that_differed_too_long_ago_to_be_remembered(
+    digests: list[str], named_ranks: set[int]
+) -> None:
+    same = (Call(300, "all_reduce SUM float32[1]"),)
+    told = {r: Testimony(calls=same, digest=digest) for r, digest in enumerate(digests)}
+    rulings = inquest(told)
+    assert {r for r, each in rulings.items() if each.kind is Kind.OTHER_CALL} == named_ranks
