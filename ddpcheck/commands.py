@@ -64,6 +64,7 @@ def train(settings: TrainSettings, options: LaunchOptions, argv: Sequence[str]) 
     read_report(Path(settings.report))  # a missing one is better told before torch is imported
     ending = launch_local(train_in_rank, settings, nproc)
     if ending.stopped_by:
+        sys.stderr.write(f"ddpcheck: ended by {ending.stopped_by}\n")
         return ExitCode.INTERRUPTED
     departures = ending.departures
     for departure in departures:
@@ -141,7 +142,8 @@ def train_in_rank(settings: TrainSettings) -> int:
     """Be one local rank of the reference training."""
     from ddpcheck.train.rank import train_rank
 
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # there is nothing to tell of a broken training
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)  # there is nothing to tell of a broken training
     return train_rank(settings)
 
 
@@ -160,12 +162,12 @@ def _run_alone(settings: RunSettings, nproc: int) -> int:
     place = next((d for d in (run_dir, spare_dir(run_dir)) if (d / REPORT_NAME).is_file()), None)
     if place is None:
         place = _made_up(settings, run_dir, ending, nproc)
+    if ending.stopped_by:
+        sys.stderr.write(f"ddpcheck: ended by {ending.stopped_by}\n")
     if place is None:
         return ExitCode.INTERRUPTED if ending.stopped_by else ExitCode.USAGE
     finished = read_report(place)
     _show(finished, settings.format, place / REPORT_NAME)
-    if ending.stopped_by:
-        sys.stderr.write(f"ddpcheck: ended by {ending.stopped_by}\n")
     code = exit_code_of(finished, settings.fail_on)
     return ExitCode.INTERRUPTED if ending.interrupted else code
 

@@ -142,14 +142,16 @@ def verdict_of(
     """
     ranks = tuple(ranks)
     gone = {RankOutcome.STALLED, RankOutcome.LOST}
+    checks = tuple(checks)
     outcomes = {check.outcome for check in checks if check.stage != JUDGED_ALWAYS}
+    broken = any(check.outcome is CheckOutcome.ERROR for check in checks)
     worst = max((finding.severity.weight for finding in findings), default=0)
     if any(rank.outcome in gone for rank in ranks):
         return Verdict.INCOMPLETE
     if worst == Severity.ERROR.weight:
         return Verdict.FAIL
     failed = any(rank.outcome is RankOutcome.FAILED for rank in ranks)
-    if failed or CheckOutcome.ERROR in outcomes or outcomes == {CheckOutcome.SKIP}:
+    if failed or broken or outcomes == {CheckOutcome.SKIP}:
         return Verdict.INCOMPLETE
     return Verdict.WARN if worst == Severity.WARNING.weight else Verdict.PASS
 

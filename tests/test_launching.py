@@ -89,6 +89,8 @@ def test_ctrl_c_ends_every_process_and_reports_where_the_ranks_were(tmp_path: Pa
     stdout, stderr = running.communicate(timeout=LIMIT_S)
     assert running.returncode == ExitCode.INTERRUPTED
     assert "Traceback" not in stderr
+    assert stderr.splitlines()[-1].startswith("ddpcheck: ")
+    assert "SIGINT" in stderr.splitlines()[-1]
     psutil.wait_procs(those_of(running.pid), timeout=ENDING_S)
     assert those_of(running.pid) == []
     report = read_report(reports / "latest")

@@ -85,7 +85,7 @@ def assemble(
     here = {present.rank for told in entries.values() if (present := _presence(told))}
     absent = sorted(set(range(run.requested_world_size)) - here)
     testimonies = testimonies_on_files(run_dir, entries, reasons, all_came=not absent)
-    asked = checks or catalogue()
+    asked = catalogue() if checks is None else checks
     judgements = [_judgement(check, entries) for check in asked if not check.is_inquest]
     judgements += judge_testimonies(asked, testimonies)
     return build_report(run, judgements, Ranks(entries, testimonies, absent))

@@ -67,17 +67,14 @@ class Channel:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def arrive(self, present: Entry, pid: int, machine: str) -> tuple[int, int]:
-        """Tell who this process is; return its number among all, and among its machine's.
-
-        Both are in the order of arrival, from 0.
-        """
+    def arrive(self, present: Entry, pid: int, machine: str) -> int:
+        """Tell who this process is and return its number in the order of arrival, from 0."""
         member = self._store.add("arrivals", 1) - 1
         place = self._store.add(f"on/{machine}", 1) - 1
         self._store.set(f"on/{machine}/{place}", f"{member} {pid}")
         self._store.set(f"member/{member}", pack([present]).decode())
         self._make_news()
-        return member, place
+        return member
 
     def arrivals(self) -> int:
         """Return how many processes have come so far."""

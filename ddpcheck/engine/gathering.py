@@ -62,6 +62,11 @@ class Gathering:
         self._channel.announce(INQUEST, True)
         self._wait_for_the_living()
         found = {seat: self._testimony(seat, told.get(seat, ())) for seat in self._members}
+        for seat, said in found.items():
+            # It lives, is in no check, and has not come to the end of the stage.
+            if said.state is State.ENDED and not _has_ended(told.get(seat, ()), step):
+                check = said.check or step.stage.value
+                found[seat] = msgspec.structs.replace(said, state=State.BUSY, check=check)
         for seat in garbled:
             said = msgspec.structs.replace(found[seat], state=State.GARBLED, check=step.stage.value)
             found[seat] = said
@@ -134,3 +139,7 @@ class Gathering:
 
 def _is_whole(told: Sequence[Entry]) -> bool:
     return any(isinstance(entry, Ended) for entry in told)
+
+
+def _has_ended(told: Sequence[Entry], step: Step) -> bool:
+    return any(isinstance(entry, Ended) and entry.stage == step.stage.value for entry in told)

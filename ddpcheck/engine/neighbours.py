@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import psutil
 
+from ddpcheck.launch.endings import ending
 from ddpcheck.measures.testimony import State
 
 # Each rank watches so many that came after it, in a ring: enough that every one is watched by
@@ -24,7 +26,7 @@ def machine() -> str:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot}/{Path('/proc/self/ns/pid').stat().st_ino}"
     except OSError:
-        return ""
+        return socket.gethostname()
 
 
 @dataclass
@@ -74,17 +76,18 @@ class Neighbours:
 
     _by_descriptor: dict[int, Neighbour] = field(default_factory=dict[int, Neighbour])
 
-    def watch(self, place: int, members: list[tuple[int, int]]) -> list[Neighbour]:
-        """Watch those (member, pid) that follow the one at ``place``; return who is gone already.
+    def watch(self, member: int, mates: list[tuple[int, int]]) -> list[Neighbour]:
+        """Watch those (member, pid) that follow this member; return who is gone already.
 
-        ``members`` are all on this machine, in the order of their coming.
+        ``mates`` are all on this machine, itself among them, in the order of their coming.
         """
-        ring = [*members[place + 1 :], *members[:place]][:WATCHED_COUNT]
+        place = next((at for at, mate in enumerate(mates) if mate[0] == member), len(mates))
+        ring = [*mates[place + 1 :], *mates[:place]][:WATCHED_COUNT]
         known = {each.member for each in self._by_descriptor.values()}
         gone: list[Neighbour] = []
-        for member, pid in ring:
-            neighbour = Neighbour(member, pid)
-            if member in known:
+        for other, pid in ring:
+            neighbour = Neighbour(other, pid)
+            if other in known:
                 continue
             if neighbour.open() and neighbour.descriptor is not None:
                 self._by_descriptor[neighbour.descriptor] = neighbour
@@ -117,13 +120,3 @@ def exit_of(pid: int) -> str:
         return ""
     status = int(fields[-1])
     return "" if fields[0] not in "ZX" else ending(os.waitstatus_to_exitcode(status))
-
-
-def ending(code: int) -> str:
-    """Return an exit code, or the signal that a negative one stands for, in words."""
-    if code >= 0:
-        return f"exit code {code}"
-    try:
-        return signal.Signals(-code).name
-    except ValueError:
-        return f"signal {-code}"

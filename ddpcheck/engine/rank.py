@@ -83,11 +83,10 @@ class Rank:
         """Take part in the run to its end; return the exit code."""
         present = presence(self._who, self._task.settings.backend)
         here = machine()
-        member, place = self._channel.arrive(present, os.getpid(), here)
+        member = self._channel.arrive(present, os.getpid(), here)
         self._post = Post(
             member=member,
             machine=here,
-            place=place,
             world_size=self._who.world_size,
             deadline_s=self._task.deadline_s,
             lead=self._leader.start,

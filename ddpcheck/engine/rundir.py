@@ -57,7 +57,8 @@ def keep_report(report: Report, run_dir: Path) -> Path:
             place.mkdir(parents=True, exist_ok=True)
             path = write_report(report, place)
         except (ReportError, OSError) as error:
-            sys.stderr.write(f"ddpcheck: {error}\n")
+            reason = error.strerror if isinstance(error, OSError) else error
+            sys.stderr.write(f"ddpcheck: no report in {place}: {reason}\n")
             continue
         if place == run_dir:
             point_latest_to(run_dir)

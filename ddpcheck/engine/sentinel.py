@@ -43,7 +43,6 @@ class Post:
 
     member: int
     machine: str
-    place: int
     world_size: int
     deadline_s: float
     lead: Callable[[], None]
@@ -166,9 +165,9 @@ class Sentinel:
     def _meet_the_neighbours(self) -> None:
         known = self._channel.arrivals_on(self._post.machine)
         if known != self._known:
-            self._known = known
             mates = self._channel.members_on(self._post.machine, known)
-            for neighbour in self._neighbours.watch(self._post.place, mates):
+            self._known = len(mates)  # one that has not written its pid yet makes news when it does
+            for neighbour in self._neighbours.watch(self._post.member, mates):
                 self._tell_of_the_gone(neighbour)
 
     def _testify(self) -> None:

@@ -43,6 +43,7 @@ from ddpcheck.watch.stream import EventStream
 
 # What a rank does between its checks, named after the stage as a check would be.
 JOINING = f"{Stage.COLLECTIVES.value}/joining-the-group"
+FINDING = f"{Stage.LAUNCH.value}/finding-the-target"
 TRAINING = f"{Stage.REHEARSAL.value}/training"
 # A rank that waits for the leader allows it this much more than the work's own deadline.
 LEADER_SLACK_S = 15.0
@@ -110,8 +111,11 @@ class RankWork:
 
     def _stage(self, step: Step) -> list[Entry]:
         if step is self.steps[0] and self._needs_target():
+            self._begin(FINDING)
             refusal = self._find_target()
+            self.whereabouts.leave()
             if refusal:
+                self.channel.alarm()
                 return [refusal]
         if step.stage is Stage.DEVICES and self.context.on_gpu:
             torch.cuda.set_device(self.context.device)
@@ -121,10 +125,14 @@ class RankWork:
 
     def _entries(self, step: Step) -> Iterator[Entry]:
         if step.stage is Stage.REHEARSAL:
-            yield from self._rehearse(step)
+            told = list(self._rehearse(step))
+            yield from told
+            if any(isinstance(entry, Refused) for entry in told):
+                self.channel.alarm()  # the others may wait for this rank in vain
+                return
             # A rank that left out a step would go on to other collectives, and pair those with
             # the others' last ones.
-            self._meet_the_others()
+            self._meet_the_others(stay=self.context.joining is not None)
         for check in step.probes:
             yield self._measure(check, partial(check.probe, self.context))
 
@@ -189,13 +197,17 @@ class RankWork:
         rehearse(live, STEPS[self.settings.profile], stream)
         self.context = replace(self.context, target=live)
 
-    def _meet_the_others(self) -> None:
-        """Wait until all ranks have come through the training; a check's deadline holds here."""
+    def _meet_the_others(self, *, stay: bool) -> None:
+        """Wait until all ranks have come through the training; a check's deadline holds here.
+
+        Who has left the process group only says that it has come: it pairs with nobody.
+        """
         self._begin(MEETING)
         if self.store.add("met", 1) == self.context.world_size:
             self.store.set("all-met", "")
         with suppress(DistStoreError):
-            self.store.wait(["all-met"], self.context.timeout + GROUP_SLACK)
+            if stay:
+                self.store.wait(["all-met"], self.context.timeout + GROUP_SLACK)
         self.whereabouts.leave()
 
     def _begin(self, what: str) -> None:

@@ -25,11 +25,13 @@ from typing import Any
 import psutil
 
 from ddpcheck.errors import DdpcheckError
+from ddpcheck.launch.endings import ending
 
 PRELOAD = "ddpcheck.launch.preload"
 LOOPBACK = "127.0.0.1"
 # Once one rank has left, the others follow within this time, or are ended.
 FOLLOW_S = 4.0
+REQUESTS_TO_END = (signal.SIGINT, signal.SIGTERM)
 LOOK_S = 0.5
 
 RankMain = Callable[[Any], int]
@@ -45,9 +47,7 @@ class Departure:
     @property
     def ended_by(self) -> str:
         """Return what ended the process: a signal, or an exit code."""
-        if self.exit_code >= 0:
-            return f"exit code {self.exit_code}"
-        return signal.Signals(-self.exit_code).name
+        return ending(self.exit_code)
 
 
 def launch_local(
@@ -62,7 +62,7 @@ def launch_local(
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([PRELOAD])
-    with _deaf_to_interrupts():
+    with _deaf_to_requests_to_end():
         forkserver.ensure_running()
     with socket.create_server((LOOPBACK, 0), backlog=world_size * 4) as listener:
         port: int = listener.getsockname()[1]
@@ -70,14 +70,13 @@ def launch_local(
         host = context.Process(target=_host_store, args=(listener, receiver), daemon=True)
         host.start()
         receiver.close()
-    ranks = [
-        _start_rank(context, rank_main, argument, rank_environment(rank, world_size, port))
-        for rank in range(world_size)
-    ]
-    watch = _Watch(ranks, sender, silence_s)
+    ranks: list[ForkServerProcess] = []
     try:
         with _hearing_sigterm():
-            return watch.until_all_left()
+            for rank in range(world_size):
+                environ = rank_environment(rank, world_size, port)
+                ranks.append(_start_rank(context, rank_main, argument, environ))
+            return _Watch(ranks, sender, silence_s).until_all_left()
     finally:
         for process in [*ranks, host]:
             process.kill()
@@ -118,13 +117,17 @@ def rank_environment(rank: int, world_size: int, port: int) -> dict[str, str]:
 
 
 @contextmanager
-def _deaf_to_interrupts() -> Generator[None]:
-    """Let processes that start here ignore Ctrl-C: the parent decides what it means."""
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _deaf_to_requests_to_end() -> Generator[None]:
+    """Let processes that start here ignore Ctrl-C and SIGTERM: the parent decides what they mean.
+
+    Both may be sent to the whole process group.
+    """
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in REQUESTS_TO_END}
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager

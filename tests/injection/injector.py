@@ -58,7 +58,7 @@ def install(work):
             if deed and deed["rank"] == rank and deed["moment"] == "in-rehearsal" and step == STEP:
                 if deed["what"] in INSTEAD:
                     note()
-                    INSTEAD[deed["what"]](dist.all_reduce, torch.ones(5))
+                    INSTEAD[deed["what"]](dist.all_reduce, torch.ones(5, device=live.device))
                     return
                 act(deed, Alone(None))
             train(live, step, batch, stream)

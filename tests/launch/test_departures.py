@@ -1,6 +1,6 @@
 import pytest
 
-from ddpcheck.engine.neighbours import ending
+from ddpcheck.launch.endings import ending
 from ddpcheck.launch.local import Departure
 
 ENDS = [
