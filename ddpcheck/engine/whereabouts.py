@@ -27,6 +27,8 @@ ENGINE = Path(__file__).parent
 # Where torch's own code waits for other ranks.
 DISTRIBUTED = "torch/distributed/"
 DDP = "torch/nn/parallel/distributed.py"
+# Calls that return when a collective, or the device that carries it out, is done.
+WAITS = (".wait", ".synchronize", ".item", ".tolist", ".cpu")
 BACKWARD = "_engine_run_backward"
 
 
@@ -124,7 +126,7 @@ class Whereabouts:
             check=self.check,
             overran=self.overran,
             stack=stack_of(frame) if self.busy else "",
-            waits_in=(waiting_call(frame) or pending) if self.busy else "",
+            waits_in=(pending or waiting_call(frame)) if self.busy else "",
             interrupted_by=interrupted_by,
             calls=self.box.flight.calls,
             recorded=recorded,
@@ -154,8 +156,8 @@ def waiting_call(frame: FrameType | None) -> str:
             return each.name
         if each.filename.endswith(DDP):
             return f"DistributedDataParallel.{each.name.strip('_')}"
-        if ".wait(" in (each.line or ""):
-            return "wait"
+        if waits := next((word for word in WAITS if f"{word}(" in (each.line or "")), ""):
+            return waits.strip(".")
         if "torch" not in Path(each.filename).parts:
             return ""
     return ""

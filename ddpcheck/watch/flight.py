@@ -28,13 +28,15 @@ def switch_on(environ: MutableMapping[str, str]) -> None:
 
 def recorded_calls() -> tuple[Call, ...]:
     """Return the last collectives on the world group; none where there is no recorder."""
-    for name in DUMPS:
-        dump = getattr(_distributed_c10d, name, None)
-        if dump is None:
-            continue
-        with suppress(RuntimeError, ValueError, TypeError):
-            entries = json.loads(dump(True, False)).get("entries") or []
-            return tuple(_call(each) for each in entries if _is_worlds(each))[-KEPT_CALLS:]
+    # NCCL's recorder and that of the other backends are two.
+    return next((calls for name in DUMPS if (calls := _dumped(name))), ())
+
+
+def _dumped(name: str) -> tuple[Call, ...]:
+    dump = getattr(_distributed_c10d, name, None)
+    with suppress(RuntimeError, ValueError, TypeError):
+        entries = json.loads(dump(True, False)).get("entries") or [] if dump else []
+        return tuple(_call(each) for each in entries if _is_worlds(each))[-KEPT_CALLS:]
     return ()
 
 

@@ -346,6 +346,6 @@ def test_two_runs_on_one_store_do_not_hear_each_other(store: HashStore) -> None:
     first.beat(0, "network/a")
     assert not second.has(ENDED)
     assert (second.testimony_of(0), second.alarms(), second.last_beat(0)) == (None, 0, "")
-    assert (arrivals(first, HERE), arrivals(second, HERE)) == ([(0, 0)], [(0, 0)])
+    assert (arrivals(first, HERE), arrivals(second, HERE)) == ([0], [0])
     assert first.succeed("", 1)
     assert second.succeed("", 0)

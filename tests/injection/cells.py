@@ -7,7 +7,7 @@ import os
 import subprocess
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import product
@@ -229,7 +229,7 @@ def _wrongs(cell: Cell, report: Report, named: tuple[int, ...], code: int) -> It
 
 
 @contextmanager
-def _small_disk(reports: Path) -> Iterator[None]:
+def _small_disk(reports: Path) -> Generator[None]:
     reports.mkdir(parents=True)
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(reports)], check=True)
     try:
@@ -239,7 +239,7 @@ def _small_disk(reports: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _no_disk(_reports: Path) -> Iterator[None]:
+def _no_disk(_reports: Path) -> Generator[None]:
     yield
 
 
