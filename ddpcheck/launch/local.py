@@ -14,7 +14,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
@@ -193,7 +193,8 @@ class _Watch:
             process.join()
             departure = Departure(rank, process.exitcode or 0)
             self._departures.append(departure)
-            self._host.send((process.pid, departure.ended_by))
+            with suppress(OSError):  # the store's host may have gone first
+                self._host.send((process.pid, departure.ended_by))
             self._until = min(self._until, time.monotonic() + FOLLOW_S)
         self._see_whether_all_are_stopped()
 
