@@ -119,6 +119,11 @@ class Context:
     store: KeyValueStore | None = None
     target: LiveTarget | None = None
 
+    def require_meeting(self) -> None:
+        """Raise Skip when this rank could not meet the others."""
+        if self.meeting is not None and self.meeting.error:
+            raise Skip("the ranks cannot meet")
+
     def require_group(self) -> None:
         """Raise Skip unless this rank has joined the process group."""
         if self.joining is None or self.joining.error is not None:

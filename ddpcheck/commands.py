@@ -15,6 +15,7 @@ from ddpcheck.engine.assembly import RUN_NAME, assemble
 from ddpcheck.engine.plan import probe_deadline_s, silence_s
 from ddpcheck.engine.rundir import discard, keep_report, make_run_dir, new_run_id, spare_dir
 from ddpcheck.errors import ExitCode, LaunchError, ReportError, UsageError
+from ddpcheck.launch.endings import REQUESTS_TO_END
 from ddpcheck.launch.gpus import visible_gpus
 from ddpcheck.launch.identity import started_by_launcher
 from ddpcheck.report import (
@@ -142,7 +143,7 @@ def train_in_rank(settings: TrainSettings) -> int:
     """Be one local rank of the reference training."""
     from ddpcheck.train.rank import train_rank
 
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in REQUESTS_TO_END:
         signal.signal(number, signal.SIG_DFL)  # there is nothing to tell of a broken training
     return train_rank(settings)
 

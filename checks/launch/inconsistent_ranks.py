@@ -58,6 +58,7 @@ class Facts(msgspec.Struct, frozen=True):
 
 def probe(ctx: Context) -> Facts:
     """Return what this process finds in its environment; an empty variable counts as unset."""
+    ctx.require_meeting()
     read = {name: ctx.environ.get(name, "").strip() for name in (*NEEDED, *HANDY, "GROUP_RANK")}
     return Facts(ctx.rank, ctx.host, os.getpid(), ctx.on_gpu, {n: t for n, t in read.items() if t})
 
@@ -91,8 +92,7 @@ def _differing(came: Sequence[Facts]) -> Iterator[Finding]:
             odd[name] = [p for who in groups.values() for p in who if tied or len(who) < most]
             said += [f"{name} {value} on {_named(who)}" for value, who in groups.items()]
     if odd:
-        one_host = list(odd) == ["MASTER_ADDR"]  # perhaps, under two names
-        gravity = Severity.WARNING if one_host else Severity.ERROR
+        gravity = Severity.WARNING if [*odd] == ["MASTER_ADDR"] else Severity.ERROR  # two names?
         what = f"{' and '.join(odd)} not the same everywhere: {'; '.join(said)}"
         yield _finding([p for who in odd.values() for p in who], what, SET, gravity)
 

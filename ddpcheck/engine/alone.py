@@ -21,8 +21,6 @@ from ddpcheck.launch.identity import Identity
 from ddpcheck.measures.testimony import Testimony
 
 NOT_MET = "the ranks cannot meet"
-# The checks whose facts are about the meeting itself, and need nobody else's.
-ABOUT_MEETING = f"{Stage.LAUNCH.value}/cannot-meet"
 
 
 def report_alone(task: Task, error: str) -> None:
@@ -47,7 +45,7 @@ def place_of(who: Identity) -> str:
 
 
 def _judged(check: Check, task: Task, error: str) -> Judgement:
-    if check.id != ABOUT_MEETING:
+    if check.stage is not Stage.LAUNCH:
         return not_run(check, NOT_MET)
     who = task.who
     took_s = round(time.monotonic() - task.began, 4)

@@ -13,7 +13,16 @@ import msgspec
 from ddpcheck import jsontext
 from ddpcheck.catalogue import catalogue
 from ddpcheck.check import Check, Stage
-from ddpcheck.engine.entries import Began, Ended, Entry, Measured, Present, Testified, unpack
+from ddpcheck.engine.entries import (
+    Began,
+    Ended,
+    Entry,
+    Measured,
+    Testified,
+    has_ended,
+    presence_in,
+    unpack,
+)
 from ddpcheck.engine.judging import Judgement, judge_check, not_run
 from ddpcheck.engine.outcomes import rank_records, testimony_on_files, testimony_told
 from ddpcheck.errors import ReportError
@@ -81,8 +90,8 @@ def assemble(
         run = jsontext.decode((run_dir / RUN_NAME).read_bytes(), Run)
     except (OSError, msgspec.DecodeError) as error:
         raise ReportError(f"{run_dir} holds neither {REPORT_NAME} nor a started run") from error
-    entries = {seat: told for seat, told in _read_rank_files(run_dir).items() if _presence(told)}
-    here = {present.rank for told in entries.values() if (present := _presence(told))}
+    entries = {seat: told for seat, told in _read_rank_files(run_dir).items() if presence_in(told)}
+    here = {present.rank for told in entries.values() if (present := presence_in(told))}
     absent = sorted(set(range(run.requested_world_size)) - here)
     testimonies = testimonies_on_files(run_dir, entries, reasons, all_came=not absent)
     asked = catalogue() if checks is None else checks
@@ -100,7 +109,7 @@ def testimonies_on_files(
 ) -> dict[int, Testimony]:
     """Return what the files of a run without a report say of each seat."""
     stage = _last_stage(entries)
-    behind = {seat for seat, told in entries.items() if not _has_ended(told, stage)}
+    behind = {seat for seat, told in entries.items() if not has_ended(told, stage)}
     # Where nobody is missing and nobody is behind, all ended at once: there is no report.
     all_at_once = all_came and not behind and not reasons
     return {
@@ -147,14 +156,6 @@ def _last_stage(entries: Mapping[int, Sequence[Entry]]) -> str:
         if isinstance(entry, Ended) and entry.stage in known
     ]
     return max(ended, key=lambda stage: Stage(stage).order, default="")
-
-
-def _has_ended(told: Sequence[Entry], stage: str) -> bool:
-    return any(isinstance(entry, Ended) and entry.stage == stage for entry in told)
-
-
-def _presence(told: Sequence[Entry]) -> Present | None:
-    return next((entry for entry in told if isinstance(entry, Present)), None)
 
 
 def _last_check(told: Sequence[Entry]) -> str:

@@ -101,9 +101,9 @@ class Channel:
         self._make_news()
         return now == str(member).encode()
 
-    def claim(self, key: str, member: int) -> bool:
-        """Return whether this member is the first to claim the key."""
-        return self._store.compare_set(key, "", str(member)) == str(member).encode()
+    def claim(self, key: str, name: str) -> bool:
+        """Return whether the key is claimed under this name: the first to claim it has it."""
+        return self._store.compare_set(key, "", name) == name.encode()
 
     def beat(self, member: int, check: str) -> None:
         """Show that this member's process is alive, and in which check."""
@@ -161,10 +161,6 @@ class Channel:
             if self.has(key):
                 return self.read_message(key, Testimony)
         return None
-
-    def say(self, key: str, text: str) -> None:
-        """Write a plain text."""
-        self._store.set(key, text)
 
     def heard(self, key: str) -> str:
         """Return a plain text, or '' when nobody has written it."""

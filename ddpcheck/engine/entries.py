@@ -101,6 +101,16 @@ def unpack(lines: bytes) -> Iterator[Entry]:
             continue
 
 
+def presence_in(told: Iterable[Entry]) -> Present | None:
+    """Return who the process that told this says it is, or None."""
+    return next((entry for entry in told if isinstance(entry, Present)), None)
+
+
+def has_ended(told: Iterable[Entry], stage: str) -> bool:
+    """Return whether the rank that told this has come to the end of the stage."""
+    return any(isinstance(entry, Ended) and entry.stage == stage for entry in told)
+
+
 class Journal:
     """One rank's file of entries, appended to while the run goes on."""
 

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from ddpcheck.engine.channel import INQUEST, STOP, Channel
-from ddpcheck.engine.entries import Ended, Entry
+from ddpcheck.engine.entries import Entry, has_ended
 from ddpcheck.engine.outcomes import testimony_told
-from ddpcheck.engine.plan import Step, silence_s
+from ddpcheck.engine.plan import PAUSE_S, Step, silence_s
 from ddpcheck.measures.testimony import State, Testimony
 
 POLL_S = 0.1
@@ -22,8 +22,6 @@ HEARING_S = 0.9
 EXIT_S = 0.5
 # Beats are looked at this often: they matter only to a rank that has been silent for long.
 BEATS_S = 0.5
-# A wait that took so much longer than its poll was not running: the machine slept, say.
-PAUSE_S = 5.0
 
 
 class Gathering:
@@ -53,7 +51,7 @@ class Gathering:
         whole = self._await(list(keys.values()), step)
         here = [seat for seat, key in keys.items() if whole or self._channel.has(key)]
         told = dict(zip(here, self._channel.read([keys[seat] for seat in here]), strict=True))
-        return told, [seat for seat, each in told.items() if not _is_whole(each)]
+        return told, [seat for seat, each in told.items() if not has_ended(each, step.stage.value)]
 
     def hold_inquest(
         self, told: Mapping[int, Sequence[Entry]], garbled: Sequence[int], step: Step
@@ -64,7 +62,7 @@ class Gathering:
         found = {seat: self._testimony(seat, told.get(seat, ())) for seat in self._members}
         for seat, said in found.items():
             # It lives, is in no check, and has not come to the end of the stage.
-            if said.state is State.ENDED and not _has_ended(told.get(seat, ()), step):
+            if said.state is State.ENDED and not has_ended(told.get(seat, ()), step.stage.value):
                 check = said.check or step.stage.value
                 found[seat] = msgspec.structs.replace(said, state=State.BUSY, check=check)
         for seat in garbled:
@@ -135,11 +133,3 @@ class Gathering:
     def stopped_by(self) -> str:
         """Return the signal that asked the run to end, or ''."""
         return self._channel.read_message(STOP, str) if self._channel.has(STOP) else ""
-
-
-def _is_whole(told: Sequence[Entry]) -> bool:
-    return any(isinstance(entry, Ended) for entry in told)
-
-
-def _has_ended(told: Sequence[Entry], step: Step) -> bool:
-    return any(isinstance(entry, Ended) and entry.stage == step.stage.value for entry in told)

@@ -6,6 +6,7 @@ same steps, finds most of them answered, and brings the run to its end.
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
@@ -40,6 +41,7 @@ ASSIGNMENT = "assignment"
 RUN = "run"
 # The first leader to come this far reports, and no other.
 REPORTING = "reporting"
+REPORTING_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -184,7 +186,7 @@ class Leader:
                 return refusals[0]
             if garbled or len(told) < len(self._entries) or _called_differently(told):
                 self._inquire(garbled, step)
-            judged = [self._judge(check, told) for check in step.checks]
+            judged = self._judge(step, told)
             self._judgements += judged
             stop = self._reason_to_stop(step, judged)
             if self._decide(step, go=not stop):
@@ -192,17 +194,15 @@ class Leader:
                 show_progress(step, judged, len(told), len(self._entries), took_s)
         return ""
 
-    def _judge(self, check: Check, told: Mapping[int, Sequence[Entry]]) -> Judgement:
-        judgement = judge_check(check, told)
-        odd = [
-            seat
-            for seat, ruling in inquest(self._testimonies).items()
-            if ruling.kind is Kind.OTHER_CALL
-        ]
-        if not odd or check.stage.order < Stage.COLLECTIVES.order:
-            return judgement
+    def _judge(self, step: Step, told: Mapping[int, Sequence[Entry]]) -> list[Judgement]:
+        judged = [judge_check(check, told) for check in step.checks]
+        rulings = inquest(self._testimonies)
+        odd = [seat for seat, ruling in rulings.items() if ruling.kind is Kind.OTHER_CALL]
+        if not odd or step.stage.order < Stage.COLLECTIVES.order:
+            return judged
         # What ranks measure with collectives that do not pair up says nothing of the machine.
-        return disregarded(judgement, f"rank {_listed(odd)} called other collectives")
+        reason = f"rank {_listed(odd)} called other collectives"
+        return [disregarded(each, reason) for each in judged]
 
     def _decide(self, step: Step, *, go: bool) -> bool:
         """Announce whether the run goes on; return whether this leader is the first to."""
@@ -228,7 +228,10 @@ class Leader:
         return f"{bad[0]} failed" if step.stage.gates and bad else ""
 
     def _finish(self) -> None:
-        if not self._channel.claim(REPORTING, self._who.rank):
+        # A leader that was succeeded and came back leaves the report to the other one, unless
+        # that has died over it.
+        me = f"{self._who.host}/{os.getpid()}"
+        if not self._channel.claim(REPORTING, me) and self._channel.poll([ENDED], REPORTING_S):
             return
         took_s = round(time.monotonic() - self._task.began, 3)
         run = msgspec.structs.replace(self._run_record, duration_s=took_s)

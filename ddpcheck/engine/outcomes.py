@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ddpcheck.engine.blackbox import Flight, read_box
-from ddpcheck.engine.entries import Crashed, Ended, Entry, Present
+from ddpcheck.engine.entries import Crashed, Ended, Entry, presence_in
 from ddpcheck.engine.judging import Judgement
 from ddpcheck.errors import ReportError
 from ddpcheck.finding import Severity
@@ -113,7 +113,7 @@ def _outcome(ruling: Ruling, testimony: Testimony) -> RankOutcome:
 def _record(
     told: Sequence[Entry], backend: str, outcome: RankOutcome, ruling: Ruling
 ) -> RankRecord:
-    present = next((entry for entry in told if isinstance(entry, Present)), None)
+    present = presence_in(told)
     if present is None:
         raise ReportError("a rank file does not begin with who its rank is")
     on_gpu = backend == "nccl" and present.gpus

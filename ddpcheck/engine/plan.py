@@ -14,6 +14,8 @@ DEADLINE_SCALE = {Profile.QUICK: 1.0, Profile.STANDARD: 1.0, Profile.FULL: 8.0}
 
 # A rank that held the GIL throughout is found so late after its deadline.
 SILENCE_SLACK_S = 0.3
+# A loop that took so much longer than its pause was not running: the machine slept, say.
+PAUSE_S = 5.0
 
 
 @dataclass(frozen=True)

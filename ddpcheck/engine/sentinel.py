@@ -14,7 +14,7 @@ from ddpcheck.engine.channel import ENDED, INQUEST, RAISED, STOP, Channel, End
 from ddpcheck.engine.entries import Journal, Testified
 from ddpcheck.engine.neighbours import Neighbour, Neighbours, exit_of
 from ddpcheck.engine.outcomes import testimony_on_files
-from ddpcheck.engine.plan import silence_s
+from ddpcheck.engine.plan import PAUSE_S, silence_s
 from ddpcheck.engine.signals import SignalMail
 from ddpcheck.engine.whereabouts import Whereabouts
 from ddpcheck.errors import ExitCode
@@ -24,8 +24,6 @@ from ddpcheck.measures.testimony import State, Testimony
 BEAT_S = 0.2
 # The store serves so many ranks at that pace; more beat less often.
 BRISK_RANKS = 512
-# A loop that took so much longer than its beat was not running: the machine slept, say.
-PAUSE_S = 5.0
 # After the verdict a rank has this long to leave by itself: it may close NCCL, or be stuck.
 LEAVE_S = 1.5
 # Once a rank has raised, the others' checks end within this time or will not end.

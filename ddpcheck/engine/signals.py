@@ -11,7 +11,7 @@ import select
 import signal
 from types import FrameType
 
-ASKED_TO_END = (signal.SIGTERM, signal.SIGINT)
+from ddpcheck.launch.endings import REQUESTS_TO_END
 
 
 class SignalMail:
@@ -19,7 +19,7 @@ class SignalMail:
 
     def __init__(self) -> None:
         self._reader, self._writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        for number in ASKED_TO_END:
+        for number in REQUESTS_TO_END:
             signal.signal(number, _heard)
         signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
         # What the user's code forks, loader workers say, ends on SIGTERM as it always would.
@@ -41,7 +41,7 @@ class SignalMail:
             numbers = os.read(self._reader, 64)
         except BlockingIOError:
             return ""
-        names = [signal.Signals(each).name for each in numbers if each in ASKED_TO_END]
+        names = [signal.Signals(each).name for each in numbers if each in REQUESTS_TO_END]
         return names[0] if names else ""
 
 
@@ -51,5 +51,5 @@ def _heard(_number: int, _frame: FrameType | None) -> None:
 
 def _deliver_as_usual() -> None:
     signal.set_wakeup_fd(-1)
-    for number in ASKED_TO_END:
+    for number in REQUESTS_TO_END:
         signal.signal(number, signal.SIG_DFL)

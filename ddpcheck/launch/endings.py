@@ -1,8 +1,11 @@
-"""How a process ended, in words."""
+"""How a process is asked to end, and how it ended."""
 
 from __future__ import annotations
 
 import signal
+
+# By a user or a scheduler, and often all processes of a group at once.
+REQUESTS_TO_END = (signal.SIGINT, signal.SIGTERM)
 
 
 def ending(code: int) -> str:

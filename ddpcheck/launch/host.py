@@ -12,6 +12,7 @@ from datetime import timedelta
 from multiprocessing.connection import Connection
 from typing import NoReturn
 
+from ddpcheck.launch.endings import REQUESTS_TO_END
 from ddpcheck.launch.identity import Identity
 from ddpcheck.launch.stores import TCPStore
 
@@ -31,7 +32,7 @@ def host_for_parent(listener: socket.socket, parent: Connection) -> None:
 
     The parent sends pairs (pid, how it ended).
     """
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in REQUESTS_TO_END:
         signal.signal(number, signal.SIG_IGN)
     port: int = listener.getsockname()[1]
     store = TCPStore(
@@ -66,7 +67,7 @@ def host_beside(who: Identity, timeout_s: float) -> bool:
 
 
 def _be_host(who: Identity, timeout_s: float, answer: int) -> NoReturn:
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in REQUESTS_TO_END:
         signal.signal(number, signal.SIG_IGN)
     rank = os.getppid()
     # Whoever reads the rank's output must not wait for this process.

@@ -25,13 +25,12 @@ from typing import Any
 import psutil
 
 from ddpcheck.errors import DdpcheckError
-from ddpcheck.launch.endings import ending
+from ddpcheck.launch.endings import REQUESTS_TO_END, ending
 
 PRELOAD = "ddpcheck.launch.preload"
 LOOPBACK = "127.0.0.1"
 # Once one rank has left, the others follow within this time, or are ended.
 FOLLOW_S = 4.0
-REQUESTS_TO_END = (signal.SIGINT, signal.SIGTERM)
 LOOK_S = 0.5
 
 RankMain = Callable[[Any], int]

@@ -122,11 +122,11 @@ def test_of_those_that_would_lead_at_once_one_does(store: HashStore, before: str
 
 
 def test_only_the_first_claim_of_a_key_counts(channel: Channel) -> None:
-    assert channel.claim("reporting", 3)
-    assert not channel.claim("reporting", 0)
-    assert channel.claim("reporting", 3)
-    assert not channel.claim("reporting", 33)
-    assert channel.claim("another", 0)
+    assert channel.claim("reporting", "node0/3")
+    assert not channel.claim("reporting", "node1/3")
+    assert channel.claim("reporting", "node0/3")
+    assert not channel.claim("reporting", "node0/33")
+    assert channel.claim("another", "node1/3")
 
 
 def test_every_beat_differs_from_the_one_before(channel: Channel) -> None:
@@ -214,9 +214,9 @@ def test_a_members_own_word_outweighs_its_neighbours(
     assert channel.testimony_of(1) == BUSY
 
 
-def test_a_text_is_heard_as_it_was_said(channel: Channel) -> None:
+def test_a_text_is_heard_as_it_was_said(channel: Channel, store: HashStore) -> None:
     assert channel.heard("exit/100") == ""
-    channel.say("exit/100", "exit code 3")
+    store.set("exit/100", "exit code 3")
     assert channel.heard("exit/100") == "exit code 3"
 
 

@@ -18,7 +18,7 @@ class SyntheticLoader:
     def __iter__(self):
         for _ in range(self.steps):
             yield {
-                "x": torch.empty(8, 5, device=self.device),
+                "x": torch.ones(8, 5, device=self.device),
                 "y": torch.zeros(8, dtype=torch.long, device=self.device),
             }
 

@@ -1,15 +1,15 @@
-from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
 import torch
+from contexts import context_with
 
-from ddpcheck.check import Context, Profile, Skip
+from ddpcheck.check import Context, Skip
 from ddpcheck.checks.devices.shared_gpu import Facts, probe
 
 
 def context(device: str, environ: dict[str, str]) -> Context:
-    return Context(
+    return context_with(
         rank=9,
         local_rank=1,
         world_size=16,
@@ -17,9 +17,6 @@ def context(device: str, environ: dict[str, str]) -> Context:
         host="node1",
         backend="nccl",
         device=device,
-        profile=Profile.QUICK,
-        clock=lambda: 0.0,
-        timeout=timedelta(seconds=1),
     )
 
 

@@ -1,12 +1,12 @@
 import platform
-from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
+from contexts import context_with
 
-from ddpcheck.check import Context, Profile
+from ddpcheck.check import Context
 from ddpcheck.checks.environment import version_mismatch
 from ddpcheck.checks.environment.version_mismatch import probe
 
@@ -21,18 +21,7 @@ OLD_MODULE = (
 
 
 def context(device: str) -> Context:
-    return Context(
-        rank=0,
-        local_rank=0,
-        world_size=1,
-        environ={},
-        host="node0",
-        backend="gloo",
-        device=device,
-        profile=Profile.QUICK,
-        clock=lambda: 0.0,
-        timeout=timedelta(seconds=1),
-    )
+    return context_with(device=device)
 
 
 def test_on_a_cpu_nothing_of_the_gpu_is_read() -> None:

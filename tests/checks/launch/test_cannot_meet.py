@@ -1,8 +1,7 @@
-from datetime import timedelta
-
 import pytest
+from contexts import context_with
 
-from ddpcheck.check import Context, Meeting, Profile, Skip
+from ddpcheck.check import Context, Meeting, Skip
 from ddpcheck.checks.launch.cannot_meet import Facts, judge, probe, summarize
 from ddpcheck.finding import Severity
 
@@ -16,19 +15,7 @@ def met(world: int, duration_s: float = 0.25) -> dict[int, Facts]:
 
 
 def context(meeting: Meeting | None) -> Context:
-    return Context(
-        rank=1,
-        local_rank=0,
-        world_size=2,
-        environ={},
-        host="node1",
-        backend="gloo",
-        device="cpu",
-        profile=Profile.QUICK,
-        clock=lambda: 0.0,
-        timeout=timedelta(seconds=60),
-        meeting=meeting,
-    )
+    return context_with(rank=1, world_size=2, host="node1", meeting=meeting)
 
 
 @pytest.mark.parametrize(

@@ -1,23 +1,15 @@
 import os
-from datetime import timedelta
+from dataclasses import replace
 
-from ddpcheck.check import Context, Profile
+import pytest
+from contexts import context_with
+
+from ddpcheck.check import Context, Meeting, Skip
 from ddpcheck.checks.launch.inconsistent_ranks import Facts, judge, probe
 
 
 def context(environ: dict[str, str], device: str = "cpu") -> Context:
-    return Context(
-        rank=1,
-        local_rank=1,
-        world_size=2,
-        environ=environ,
-        host="node0",
-        backend="gloo",
-        device=device,
-        profile=Profile.QUICK,
-        clock=lambda: 0.0,
-        timeout=timedelta(seconds=1),
-    )
+    return context_with(rank=1, local_rank=1, world_size=2, environ=environ, device=device)
 
 
 def test_probe_reads_only_its_variables_as_they_stand() -> None:
@@ -33,3 +25,10 @@ def test_probe_takes_an_empty_variable_for_unset() -> None:
 def test_judge_takes_what_the_probe_measured() -> None:
     read = probe(context({}))
     assert judge({1: read})[0].ranks == (1,)
+
+
+def test_ranks_that_cannot_meet_are_not_taken_for_missing_ones() -> None:
+    met = context_with(environ={"RANK": "0"}, meeting=Meeting("node0:29500", 0.1))
+    assert probe(met).rank == 0
+    with pytest.raises(Skip, match="cannot meet"):
+        probe(replace(met, meeting=Meeting("node0:29500", 60.0, "the port is taken")))

@@ -1,11 +1,11 @@
 from contextlib import suppress
-from datetime import timedelta
 from typing import Any
 
 import torch
+from contexts import context_with
 from torch import Tensor, nn
 
-from ddpcheck.check import Context, Profile, Skip
+from ddpcheck.check import Context, Skip
 from ddpcheck.checks.performance.bf16_unusable import Facts, judge, probe, recommend
 from ddpcheck.target.live import LiveTarget
 from ddpcheck.target.target import Loss
@@ -26,19 +26,7 @@ def context(module: nn.Module, loss: Loss = mean_square) -> Context:
         loader=[torch.linspace(-1, 1, 32).view(4, 8)],
         device="cpu",
     )
-    return Context(
-        rank=0,
-        local_rank=0,
-        world_size=1,
-        environ={},
-        host="node0",
-        backend="gloo",
-        device="cpu",
-        profile=Profile.QUICK,
-        clock=lambda: 0.0,
-        timeout=timedelta(seconds=1),
-        target=live,
-    )
+    return context_with(target=live)
 
 
 class InTrainingOnly(nn.Module):
