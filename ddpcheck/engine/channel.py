@@ -129,8 +129,17 @@ class Channel:
         self._make_news()
 
     def alarms(self) -> int:
-        """Return how often a rank could not go on."""
-        return self._store.add("alarms", 0)
+        """Return how often a rank could not go on, those included that overrun right now."""
+        return self._store.add("alarms", 0) + self._store.add("overruns", 0)
+
+    def overrun(self) -> None:
+        """Tell the leader that a check of this rank takes too long."""
+        self._store.add("overruns", 1)
+        self._make_news()
+
+    def recover(self) -> None:
+        """Tell the leader that the check, which took too long, has ended after all."""
+        self._store.add("overruns", -1)
 
     def ask_to_stop(self, signal: str) -> None:
         """Tell all that this process was asked to end by that signal."""

@@ -84,7 +84,9 @@ class Gathering:
                 until += now - last
                 self._beats.clear()
             last = now
-            if self._channel.alarms() and self._settled_at == float("inf"):
+            if not self._channel.alarms():
+                self._settled_at = float("inf")
+            elif self._settled_at == float("inf"):
                 self._settled_at = now + self._settle_s
             if now > min(until, self._settled_at) or self._has_silent_seat(now):
                 return self._channel.poll(keys, 0.0)

@@ -137,10 +137,18 @@ class Sentinel:
             self._channel.ask_to_stop(signal)
         for neighbour in self._neighbours.ended(ready):
             self._tell_of_the_gone(neighbour)
-        if self._where.overran and self._told_of != self._where.entered:
-            self._told_of = self._where.entered
-            self._channel.alarm()
+        self._tell_of_overrunning()
         self._watch_the_leader()
+
+    def _tell_of_overrunning(self) -> None:
+        """Tell it once, and take it back if the check ends: it was late, and nothing else."""
+        check = self._where.entered if self._where.overran else -1
+        if self._told_of not in (-1, check):
+            self._told_of = -1
+            self._channel.recover()
+        if self._told_of != check:
+            self._told_of = check
+            self._channel.overrun()
 
     def _listen(self) -> End | None:
         news = self._channel.news()

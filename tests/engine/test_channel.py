@@ -24,11 +24,12 @@ NEWS: dict[str, Callable[[Channel], object]] = {
     "somebody leads": lambda channel: channel.succeed("", 1),
     "the end": lambda channel: channel.announce(ENDED, End(0)),
     "a word of its own": lambda channel: channel.testify(1, BUSY),
-    "a rank that overran": lambda channel: channel.alarm(),
+    "a rank that cannot go on": lambda channel: channel.alarm(),
+    "a rank that overran": lambda channel: channel.overrun(),
     "a rank that is gone": lambda channel: channel.tell_fate(1, GONE),
     "a signal": lambda channel: channel.ask_to_stop("SIGTERM"),
 }
-ALARMING = ("a rank that overran", "a rank that is gone", "a signal")
+ALARMING = ("a rank that cannot go on", "a rank that overran", "a rank that is gone", "a signal")
 
 
 def present(rank: int) -> Present:
@@ -174,6 +175,12 @@ def test_the_leader_is_alarmed_when_a_rank_cannot_go_on_and_else_is_not(
     assert channel.alarms() == 0
     NEWS[what](channel)
     assert channel.alarms() == (what in ALARMING)
+
+
+def test_a_check_that_ends_after_all_alarms_nobody_any_more(channel: Channel) -> None:
+    channel.overrun()
+    channel.recover()
+    assert channel.alarms() == 0
 
 
 def test_a_signal_is_told_to_all(channel: Channel) -> None:

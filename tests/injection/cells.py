@@ -97,7 +97,8 @@ def injection() -> Path:
     return folder / "deed.json"
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
+    """Return the variables that let ranks read what to inject."""
     path = f"{HERE}:{os.environ.get('PYTHONPATH', '')}"
     mine = {"PYTHONPATH": path, "INJECTION_FILE": str(injection())}
     return mine | ({"CUDA_VISIBLE_DEVICES": GPUS} if GPUS else {})
@@ -109,11 +110,11 @@ def _run(cell: Cell, reports: Path) -> tuple[real_ranks.Ended, float, list[str]]
     if cell.launcher == "torchrun":
         launcher = ["torch.distributed.run", "--nproc-per-node", str(RANKS), "--standalone"]
         words = ["-m", "ddpcheck", "run", "--profile", "quick", "--report-dir", str(reports)]
-        environment = _environment() | {"INJECTION_TAG": tag}
-        ended = real_ranks.command(reports, *launcher, *words, *options, **environment)
+        tagged = environment() | {"INJECTION_TAG": tag}
+        ended = real_ranks.command(reports, *launcher, *words, *options, **tagged)
         ended_at = time.time()
         return ended, ended_at, _left(lambda process: process.environ().get("INJECTION_TAG") == tag)
-    server = real_ranks.server(**_environment())
+    server = real_ranks.server(**environment())
     before = set(server.processes())
     words = ["run", "--profile", "quick", "--report-dir", str(reports), *options]
     if cell.launcher == "ddpcheck":

@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -162,6 +163,14 @@ def fill(deed, _work):
             filler.flush()
 
 
+def pause(deed, _work):
+    # One that is no child of a rank: ranks are looked for among their launcher's descendants.
+    subprocess.Popen(
+        ["sh", "-c", f"sleep {deed['pause_s']}; kill -CONT {os.getpid()}"], start_new_session=True
+    )
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
 DEEDS = {
     "raise": raise_it,
     "exit-0": lambda _deed, _work: sys.exit(0),
@@ -170,6 +179,7 @@ DEEDS = {
     "sigkill": lambda _deed, _work: os.kill(os.getpid(), signal.SIGKILL),
     "segfault": lambda _deed, _work: ctypes.string_at(0),
     "sigstop": lambda _deed, _work: os.kill(os.getpid(), signal.SIGSTOP),
+    "pause": pause,
     "spin": spin,
     "hang-gil-held": lambda _deed, _work: ctypes.PyDLL(None).sleep(1000),
     "hang-gil-free": lambda _deed, _work: ctypes.CDLL(None).sleep(1000),
