@@ -86,7 +86,10 @@ class Joining(msgspec.Struct, frozen=True):
 
 
 class KeyValueStore(Protocol):
-    """The part of torch's store that probes may use; ``get`` waits until the key is there."""
+    """The part of torch's store that probes may use, each under keys that begin with its id.
+
+    It is the channel of the run, not what is under test: small texts, and few of them.
+    """
 
     def set(self, key: str, value: str, /) -> None:
         """Write a text."""
@@ -95,13 +98,27 @@ class KeyValueStore(Protocol):
         """Return the value, waiting for it."""
         ...
 
+    def add(self, key: str, amount: int, /) -> int:
+        """Add to a number, 0 at first, and return the sum: all ranks see one order."""
+        ...
+
+    def check(self, keys: list[str], /) -> bool:
+        """Return whether all keys are there, without waiting."""
+        ...
+
+    def multi_get(self, keys: list[str], /) -> list[bytes]:
+        """Return the values of all keys at once, waiting for them."""
+        ...
+
 
 @dataclass(frozen=True)
 class Context:
     """Everything a probe may use; a test passes a fake.
 
     ``target`` and ``joining`` are None before the stage that makes them, ``meeting`` in a test.
-    ``timeout`` is the time left for a blocking call.
+    ``timeout`` is the time left for a blocking call. ``machine`` is the same text for processes
+    that run on one machine, whatever their hosts are called. ``script`` is the file of the user's
+    target, or '' for a built-in one.
     """
 
     rank: int
@@ -114,6 +131,8 @@ class Context:
     profile: Profile
     clock: Callable[[], float]
     timeout: timedelta
+    machine: str = ""
+    script: str = ""
     meeting: Meeting | None = None
     joining: Joining | None = None
     store: KeyValueStore | None = None

@@ -30,13 +30,22 @@ ALLOWED = {
         *("ddpcheck.report", "ddpcheck.finding", "ddpcheck.check", "ddpcheck.errors"),
         *("ddpcheck.render", "ddpcheck.__version__"),
     },
-    "checks": {"ddpcheck.check", "ddpcheck.finding", "ddpcheck.measures"},
+    "ddpcheck.machine": {"ddpcheck.machine", "ddpcheck.measures"},
+    "ddpcheck.network": {"ddpcheck.network", "ddpcheck.machine", "ddpcheck.measures"},
+    "ddpcheck.variables": {"ddpcheck.variables", "ddpcheck.measures"},
+    "checks": {
+        *("ddpcheck.check", "ddpcheck.finding", "ddpcheck.measures", "ddpcheck.machine"),
+        *("ddpcheck.network", "ddpcheck.variables", "ddpcheck.launch.claims"),
+    },
 }
 ALLOWED_IN_FUNCTIONS_OF_CHECKS = {"ddpcheck.target", "ddpcheck.watch"}
+TORCHLESS_PACKAGES = tuple(
+    f"ddpcheck.{name}" for name in ("render", "measures", "machine", "network", "variables")
+)
 TORCHLESS = (
     *("ddpcheck.finding", "ddpcheck.check", "ddpcheck.report", "ddpcheck.catalogue"),
     *("ddpcheck.errors", "ddpcheck.settings", "ddpcheck.cli", "ddpcheck.engine.judging"),
-    *sorted(name for name in SOURCES if name.startswith(("ddpcheck.render", "ddpcheck.measures"))),
+    *sorted(name for name in SOURCES if name.startswith(TORCHLESS_PACKAGES)),
 )
 
 

@@ -13,6 +13,7 @@ from ddpcheck.engine.entries import Entry
 from ddpcheck.engine.group import presence
 from ddpcheck.engine.judging import Judgement, judge_check, not_run
 from ddpcheck.engine.leader import Task
+from ddpcheck.engine.neighbours import machine
 from ddpcheck.engine.roll import described
 from ddpcheck.engine.rundir import keep_report, make_run_dir
 from ddpcheck.engine.work import outcome_of
@@ -60,6 +61,7 @@ def _judged(check: Check, task: Task, error: str) -> Judgement:
         profile=task.settings.profile,
         clock=time.perf_counter,
         timeout=timedelta(seconds=task.deadline_s),
+        machine=machine(),
         meeting=Meeting(place_of(who), took_s, error),
     )
     return judge_check(check, {who.rank: [outcome_of(check, context)]})

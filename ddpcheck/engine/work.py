@@ -28,6 +28,7 @@ from ddpcheck.engine.entries import (
     Skipped,
 )
 from ddpcheck.engine.group import GROUP_SLACK, abort_group, device_of, join_group, leave_group
+from ddpcheck.engine.neighbours import machine
 from ddpcheck.engine.plan import Step
 from ddpcheck.engine.rehearsal import STEPS, rehearse
 from ddpcheck.engine.whereabouts import Whereabouts
@@ -37,7 +38,7 @@ from ddpcheck.launch.stores import PrefixStore, Store
 from ddpcheck.measures.testimony import MEETING
 from ddpcheck.settings import RunSettings
 from ddpcheck.target.live import go_live
-from ddpcheck.target.load import Factory, build, find_factory, is_built_in
+from ddpcheck.target.load import Factory, build, find_factory, is_built_in, source_of
 from ddpcheck.watch.calls import recorded_calls
 from ddpcheck.watch.stream import EventStream
 
@@ -79,6 +80,7 @@ class RankWork:
             profile=self.settings.profile,
             clock=time.perf_counter,
             timeout=timedelta(seconds=self.assignment.deadline_s),
+            machine=machine(),
             meeting=self.meeting,
             store=PrefixStore("probes", self.store),
         )
@@ -146,6 +148,7 @@ class RankWork:
             )
         except TargetError as error:
             return Refused(str(error))
+        self.context = replace(self.context, script=source_of(self.settings.target))
         return None
 
     def _join(self) -> None:

@@ -26,6 +26,14 @@ def is_built_in(spec: str) -> bool:
     return spec in BUILT_IN
 
 
+def source_of(spec: str) -> str:
+    """Return the file of the user's target that was found, or '' for a built-in one."""
+    place = spec.rpartition(":")[0]
+    if is_built_in(spec) or place.endswith(".py"):
+        return str(Path(place).resolve()) if place else ""
+    return getattr(sys.modules.get(place), "__file__", None) or ""
+
+
 def find_factory(spec: str, data: str, rank: int, world_size: int) -> Factory:
     """Return the factory for ``minigpt``, ``MODULE:FACTORY`` or ``path/to/file.py:FACTORY``.
 

@@ -1,0 +1,1 @@
+"""The way between the hosts: names, interfaces, ports, links."""

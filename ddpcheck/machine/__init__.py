@@ -1,0 +1,1 @@
+"""What a process can read of its machine: limits, devices, interfaces, without torch."""

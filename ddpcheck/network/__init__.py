@@ -1,0 +1,1 @@
+"""What a process can find out about the way to other hosts, without torch."""
