@@ -70,11 +70,15 @@ class Profile(StrEnum):
 
 
 class Meeting(msgspec.Struct, frozen=True):
-    """How meeting the other ranks in a store went on this rank: its place, in wall seconds."""
+    """How meeting the other ranks in a store went on this rank: its place, in wall seconds.
+
+    ``store_host`` is the host whose rank opened the store, or '' when a launcher did.
+    """
 
     place: str
     duration_s: float
     error: str = ""
+    store_host: str = ""
 
 
 class Joining(msgspec.Struct, frozen=True):

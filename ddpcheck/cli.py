@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shlex
 import sys
 import traceback
@@ -15,6 +16,8 @@ from ddpcheck import __version__
 from ddpcheck.errors import DdpcheckError, ExitCode, UsageError
 
 HIGHEST_PORT = 65535
+# torch.distributed.launch and deepspeed hand it to what they start, beside the variable.
+LOCAL_RANK = re.compile(r"--local[-_]rank=\d+")
 
 EPILOG = """\
 exit codes:
@@ -31,7 +34,8 @@ Every option can be set by a variable: --report-dir by DDPCHECK_REPORT_DIR, and 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
-    given = list(sys.argv[1:] if argv is None else argv)
+    words = sys.argv[1:] if argv is None else argv
+    given = [word for word in words if not LOCAL_RANK.fullmatch(word)]
     options = build_parser().parse_args(given)
     try:
         return int(_dispatch(options, given))

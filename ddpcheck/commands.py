@@ -45,7 +45,7 @@ def run(settings: RunSettings, options: LaunchOptions, argv: Sequence[str]) -> i
     if options.nnodes > 1:
         from ddpcheck.launch.agent import launch_with_agent
 
-        return launch_with_agent(options, nproc, argv)
+        return launch_with_agent(options, nproc, argv, settings.deadline_s)
     return _run_alone(settings, nproc)
 
 
@@ -59,7 +59,7 @@ def train(settings: TrainSettings, options: LaunchOptions, argv: Sequence[str]) 
     if options.nnodes > 1:
         from ddpcheck.launch.agent import launch_with_agent
 
-        return launch_with_agent(options, nproc, argv)
+        return launch_with_agent(options, nproc, argv, settings.deadline_s)
     from ddpcheck.launch.local import launch_local
 
     read_report(Path(settings.report))  # a missing one is better told before torch is imported

@@ -78,6 +78,16 @@ def test_run_has_the_defaults_of_its_settings(asked: list[Any]) -> None:
     assert asked == [(RunSettings(command="ddpcheck run"), LaunchOptions(), ["run"])]
 
 
+@pytest.mark.parametrize("word", ["--local-rank=1", "--local_rank=0"])
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_local_rank_that_a_launcher_adds_is_taken_from_its_variable(
+    word: str, place: int, asked: list[Any]
+) -> None:
+    words = ["run", "--profile", "quick"]
+    assert main([*words[:place], word, *words[place:]]) == 0
+    assert asked[0][0].profile is Profile.QUICK
+
+
 def test_train_has_the_defaults_of_its_settings(asked: list[Any]) -> None:
     assert main(["train"]) == 0
     settings = TrainSettings(report="reports/latest", command="ddpcheck train")

@@ -30,7 +30,7 @@ class Facts(msgspec.Struct, frozen=True):
 def probe(ctx: Context) -> Facts:
     """Return how the meeting went; a rank that can tell the others has met them."""
     if ctx.meeting is None:
-        raise Skip("this run has no meeting")
+        raise Skip("the ranks did not try to meet")
     return Facts(ctx.meeting.place, ctx.meeting.duration_s, ctx.meeting.error)
 
 

@@ -105,7 +105,7 @@ def _wrong_ranks(came: Sequence[Facts]) -> Iterator[Finding]:
         yield _finding(double, "RANK claimed more than once", ONCE, Severity.ERROR)
     if outside := [p for p in came if p not in double and p.values.get("RANK", 0) >= world]:
         yield _finding(outside, f"RANK is not below WORLD_SIZE ({world})", ONCE, Severity.ERROR)
-    if len(sizes) == 1 and len(came) < world:
+    if len(sizes) == 1 and len(came) < world and not any(p.lack(NEEDED) for p in came):
         absent = tuple(r for r in range(min(world, len(came) + NAMED_COUNT)) if r not in claims)
         few = ", ".join(map(str, absent[:SHOWN_COUNT])) + ", ..." * (len(absent) > SHOWN_COUNT)
         what = f"WORLD_SIZE is {world} and {len(came)} processes came; missing: rank {few}"

@@ -1,4 +1,4 @@
-"""The report of a rank that cannot meet the others."""
+"""The report of a rank that cannot meet the others, or does not know where."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from ddpcheck.engine.neighbours import machine
 from ddpcheck.engine.roll import described
 from ddpcheck.engine.rundir import keep_report, make_run_dir
 from ddpcheck.engine.work import outcome_of
-from ddpcheck.errors import ReportError
+from ddpcheck.errors import LaunchError, ReportError, UsageError
 from ddpcheck.launch.identity import Identity
 from ddpcheck.measures.testimony import Testimony
 
 NOT_MET = "the ranks cannot meet"
 
 
-def report_alone(task: Task, error: str) -> None:
+def report_alone(task: Task, error: UsageError | LaunchError) -> None:
     """Write and show a report in which nobody but this rank came, and why."""
     present = presence(task.who, task.settings.backend)
     run = described(task.run_id, task.settings, task.who, [present])
@@ -45,7 +45,11 @@ def place_of(who: Identity) -> str:
     return f"{who.master_addr}:{who.master_port}"
 
 
-def _judged(check: Check, task: Task, error: str) -> Judgement:
+def _has_tried(error: UsageError | LaunchError) -> bool:
+    return isinstance(error, LaunchError)
+
+
+def _judged(check: Check, task: Task, error: UsageError | LaunchError) -> Judgement:
     if check.stage is not Stage.LAUNCH:
         return not_run(check, NOT_MET)
     who = task.who
@@ -62,6 +66,7 @@ def _judged(check: Check, task: Task, error: str) -> Judgement:
         clock=time.perf_counter,
         timeout=timedelta(seconds=task.deadline_s),
         machine=machine(),
-        meeting=Meeting(place_of(who), took_s, error),
+        # Who does not know who it is has not tried to meet anybody.
+        meeting=Meeting(place_of(who), took_s, str(error)) if _has_tried(error) else None,
     )
     return judge_check(check, {who.rank: [outcome_of(check, context)]})

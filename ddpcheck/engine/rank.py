@@ -22,10 +22,11 @@ from ddpcheck.engine.sentinel import Post, Sentinel
 from ddpcheck.engine.signals import SignalMail
 from ddpcheck.engine.whereabouts import Whereabouts
 from ddpcheck.engine.work import LEADER_SLACK_S, RankWork
-from ddpcheck.errors import ExitCode, LaunchError
+from ddpcheck.errors import ExitCode, LaunchError, UsageError
 from ddpcheck.launch.error_file import leave_cause
-from ddpcheck.launch.identity import identity
-from ddpcheck.launch.meeting import join_store, key_prefix, meet, open_store
+from ddpcheck.launch.identity import as_far_as_known, identity
+from ddpcheck.launch.meeting import join_store, key_prefix, meet, open_store, store_host
+from ddpcheck.launch.names import in_torchs_names
 from ddpcheck.launch.stores import PrefixStore, Store
 from ddpcheck.settings import RunSettings
 from ddpcheck.watch import flight
@@ -37,7 +38,12 @@ def run_rank(settings: RunSettings, run_id: str, on_report: OnReport) -> int:
     ``on_report`` is called once, on the leader. Raises UsageError or LaunchError when this
     process cannot take part at all.
     """
-    who = identity(os.environ)
+    # What the user's code reads there, it finds there, whoever launched it.
+    os.environ.update(in_torchs_names(os.environ))
+    try:
+        who, unknown = identity(os.environ), None
+    except UsageError as error:
+        who, unknown = as_far_as_known(os.environ), error
     # DDP and the optimizers import it on first use: not within a check's deadline.
     import_module("torch._dynamo")
     mail = SignalMail()
@@ -54,15 +60,21 @@ def run_rank(settings: RunSettings, run_id: str, on_report: OnReport) -> int:
         began=time.monotonic(),
         on_report=on_report,
     )
+    if unknown is not None:
+        raise _alone(task, unknown)
     open_store(who, deadline_s)
     try:
         store = meet(who, deadline_s)
     except LaunchError as error:
-        # One of those that cannot meet writes the report, for a scheduler to read.
-        if who.rank == 0:
-            report_alone(task, str(error))
-        raise
+        raise _alone(task, error) from error
     return Rank(task, mail, store).run()
+
+
+def _alone(task: Task, error: UsageError | LaunchError) -> UsageError | LaunchError:
+    """Write the report, for a scheduler to read, if this is the one rank that does; return why."""
+    if task.who.rank == 0:
+        report_alone(task, error)
+    return error
 
 
 class Rank:
@@ -74,7 +86,8 @@ class Rank:
         self._mail = mail
         self._store = PrefixStore(key_prefix(task.who), store)
         took_s = round(time.monotonic() - task.began, 4)
-        self._meeting = Meeting(place_of(task.who), took_s)
+        opened_by = store_host(store, task.who)
+        self._meeting = Meeting(place_of(task.who), took_s, store_host=opened_by)
         self._channel = Channel(self._store)
         self._where = Whereabouts()
         self._leader = Leader(lambda: Channel(self._new_store()), task)

@@ -7,14 +7,19 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 
+from ddpcheck.launch.nodes import meet_nodes
 from ddpcheck.settings import LaunchOptions
 
 
-def launch_with_agent(options: LaunchOptions, nproc: int, arguments: Sequence[str]) -> int:
+def launch_with_agent(
+    options: LaunchOptions, nproc: int, arguments: Sequence[str], deadline_s: float
+) -> int:
     """Run ``ddpcheck ARGUMENTS`` in this host's share of the ranks; return the exit code.
 
-    Every host must run the same command, each with its own --node-rank.
+    Every host must run the same command, each with its own --node-rank. Raises LaunchError when
+    the hosts do not meet within ``deadline_s``: torch's agents would wait for each other, mute.
     """
+    meet_nodes(options, deadline_s)
     command = [*agent_command(options, nproc), "-m", "ddpcheck", *arguments]
     with subprocess.Popen(command, env=agent_environment(os.environ)) as agent:
         return agent.wait()

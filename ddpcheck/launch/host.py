@@ -18,7 +18,7 @@ from ddpcheck.launch.stores import TCPStore
 
 # The keys of all runs; after it comes the attempt of the launcher.
 KEYS = "ddpcheck"
-# Marks a store that a rank of this job has opened.
+# Marks a store that a rank of this job has opened, with the name of its host.
 HOSTED = "hosted"
 LOOK_S = 0.1
 # After the verdict, those that have not said farewell are not waited for longer.
@@ -85,7 +85,7 @@ def _be_host(who: Identity, timeout_s: float, answer: int) -> NoReturn:
         )
     except RuntimeError:  # the port is taken: by another rank, or by a stranger
         os._exit(1)
-    store.set(f"{KEYS}/{who.attempt}/{HOSTED}", str(rank))
+    store.set(f"{KEYS}/{who.attempt}/{HOSTED}", who.host)
     os.write(answer, b"1")
     os.close(answer)
     with suppress(RuntimeError):

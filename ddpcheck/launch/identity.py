@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ddpcheck.errors import UsageError
+from ddpcheck.launch.claims import LAUNCHERS, TORCH, claims
+from ddpcheck.launch.names import in_torchs_names
 
 HIGHEST_PORT = 65535
 
@@ -42,43 +44,75 @@ class Identity:
 
 def started_by_launcher(environ: Mapping[str, str]) -> bool:
     """Return whether a launcher has made this process one rank of a job."""
-    return "RANK" in environ or "LOCAL_RANK" in environ
+    return "RANK" in environ or "LOCAL_RANK" in environ or bool(claims(environ))
 
 
 def identity(environ: Mapping[str, str]) -> Identity:
-    """Return who this process is; raises UsageError when it cannot tell.
+    """Return who this process is, whoever launched it; raises UsageError when it cannot tell.
 
     Only what is needed to meet the other ranks must be right here: everything else is
     for the checks of the launch stage to judge.
     """
+    told = {**environ, **in_torchs_names(environ)}
     return Identity(
-        rank=_number(environ, "RANK"),
-        local_rank=_number(environ, "LOCAL_RANK", environ.get("RANK", "0")),
-        world_size=_world_size(environ),
+        rank=_number(told, "RANK"),
+        local_rank=_number(told, "LOCAL_RANK", told.get("RANK", "0")),
+        world_size=_world_size(told),
         host=socket.gethostname(),
-        master_addr=_text(environ, "MASTER_ADDR"),
-        master_port=_port(environ),
+        master_addr=_text(told, "MASTER_ADDR"),
+        master_port=_port(told),
         launcher=_launcher(environ),
         store_is_hosted=environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True",
         attempt=environ.get("TORCHELASTIC_RESTART_COUNT", "0"),
     )
 
 
+def as_far_as_known(environ: Mapping[str, str]) -> Identity:
+    """Return who a process is that cannot tell; what it does not know is 0, 1 or ''."""
+
+    def number(*names: str) -> int:
+        texts = [environ[name].strip() for name in names if environ.get(name)]
+        return next((int(text) for text in texts if text.isdecimal()), 0)
+
+    rank = number("RANK", "LOCAL_RANK")
+    return Identity(
+        rank=rank,
+        local_rank=number("LOCAL_RANK"),
+        world_size=max(number("WORLD_SIZE"), rank + 1),
+        host=socket.gethostname(),
+        master_addr=environ.get("MASTER_ADDR", ""),
+        master_port=number("MASTER_PORT"),
+        launcher=_launcher(environ),
+        store_is_hosted=False,
+        attempt="0",
+    )
+
+
 def _launcher(environ: Mapping[str, str]) -> str:
-    if "DDPCHECK_LAUNCHED" in environ:
-        return "ddpcheck"
-    return "torchrun" if "TORCHELASTIC_RUN_ID" in environ else "environment"
+    """Return who numbered this process; torch's names may be a translation of another's."""
+    told = [claim.launcher for claim in claims(environ)]
+    return next((name for name in told if name != TORCH), TORCH)
 
 
 def _text(environ: Mapping[str, str], name: str) -> str:
     value = environ.get(name, "")
     if not value:
         present = "RANK" if environ.get("RANK") else "LOCAL_RANK"
-        raise UsageError(
-            f"{present} is set but {name} is not: start the ranks with torchrun, or set RANK, "
-            "WORLD_SIZE, MASTER_ADDR and MASTER_PORT; unset RANK to let ddpcheck start local ranks"
-        )
+        raise UsageError(f"{present} is set but {name} is not: {_advice(environ)}")
     return value
+
+
+def _advice(environ: Mapping[str, str]) -> str:
+    launcher = _launcher(environ)
+    if launcher != TORCH and launcher in LAUNCHERS:
+        return (
+            f"{launcher} does not say on which host rank 0 is: set MASTER_ADDR to that host for all "
+            "ranks (mpirun -x MASTER_ADDR=HOST, mpiexec -genv MASTER_ADDR HOST)"
+        )
+    return (
+        "start the ranks with torchrun, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT; unset "
+        "RANK to let ddpcheck start local ranks"
+    )
 
 
 def _number(environ: Mapping[str, str], name: str, default: str = "") -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 import time
 from contextlib import suppress
@@ -14,10 +13,16 @@ from ddpcheck.errors import LaunchError
 from ddpcheck.launch.host import HOSTED, KEYS, host_beside
 from ddpcheck.launch.identity import Identity
 from ddpcheck.launch.stores import TCPStore
+from ddpcheck.machine.ports import owner_of, owner_pid
+from ddpcheck.network.reach import Reached, reach
 
 RETRY_S = 0.1
 # A store that answers at all does so at once; a stranger may never.
 HANDSHAKE_S = 5.0
+# One try to connect; a host that is up answers in far less.
+TRY_S = 2.0
+# A name may become known a moment after its host has started, as in Kubernetes.
+NAME_S = 10.0
 
 
 def open_store(who: Identity, timeout_s: float) -> bool:
@@ -26,7 +31,14 @@ def open_store(who: Identity, timeout_s: float) -> bool:
     The store lives in a process of its own, which outlives this one: others still have to hear
     what became of it.
     """
-    return who.may_host_store and host_beside(who, timeout_s)
+    if not who.may_host_store:
+        return False
+    if host_beside(who, timeout_s):
+        return True
+    if owner_pid(who.master_port) in _ancestors():
+        # What started this rank has a process group of its own, and with it a store: Ray's worker.
+        join_store(who, min(HANDSHAKE_S, timeout_s)).set(_mark(who), who.host)
+    return False
 
 
 def meet(who: Identity, timeout_s: float) -> TCPStore:
@@ -38,9 +50,14 @@ def meet(who: Identity, timeout_s: float) -> TCPStore:
     until = time.monotonic() + timeout_s
     _reach(who, until, timeout_s)
     store = join_store(who, min(HANDSHAKE_S, timeout_s))
-    if not who.store_is_hosted and not _has_mark(store, who, until):
+    if not who.store_is_hosted and not _wait_for_mark(store, who, until):
         raise _cannot_meet(who, "the store there is another job's: no rank of this job opened it")
     return store
+
+
+def store_host(store: TCPStore, who: Identity) -> str:
+    """Return the host whose rank opened the store, or '' when a launcher did."""
+    return "" if who.store_is_hosted else store.get(_mark(who)).decode()
 
 
 def join_store(who: Identity, timeout_s: float) -> TCPStore:
@@ -54,7 +71,11 @@ def join_store(who: Identity, timeout_s: float) -> TCPStore:
     thread.start()
     thread.join(timeout_s + RETRY_S)
     if not made:
-        raise _cannot_meet(who, "it accepts connections, and does not answer as a store")
+        raise _cannot_meet(
+            who,
+            "it accepts connections, and does not answer as a store: a proxy or sidecar (Istio: "
+            "annotate the pods with sidecar.istio.io/inject: 'false'), or another program",
+        )
     if isinstance(made[0], RuntimeError):
         raise _cannot_meet(who, str(made[0]).splitlines()[0])
     return made[0]
@@ -68,37 +89,24 @@ def key_prefix(who: Identity) -> str:
     return f"{KEYS}/{who.attempt}"
 
 
-def owner_of(port: int) -> str:
-    """Return who listens on a TCP port of this machine, in words, or ''."""
-    with suppress(psutil.Error, OSError):
-        for connection in psutil.net_connections("tcp"):
-            listens = connection.status == psutil.CONN_LISTEN
-            if listens and getattr(connection.laddr, "port", 0) == port:
-                return _described(connection.pid)
-    return ""
-
-
-def _described(pid: int | None) -> str:
-    if pid is None:
-        return "a process of another user"
-    process = psutil.Process(pid)
-    command = " ".join(process.cmdline())[:120] or process.name()
-    return f"pid {pid} of user {process.username()} ({command})"
+def _ancestors() -> set[int | None]:
+    with suppress(psutil.Error):
+        return {parent.pid for parent in psutil.Process().parents()}
+    return set()
 
 
 def _reach(who: Identity, until: float, timeout_s: float) -> None:
     """Return once something listens there; raises LaunchError when nothing does in time."""
+    began = time.monotonic()
     while True:
         left_s = max(RETRY_S, until - time.monotonic())
-        try:
-            with socket.create_connection((who.master_addr, who.master_port), timeout=left_s):
-                return
-        except socket.gaierror as error:
-            raise _cannot_meet(who, f"the name does not resolve ({error.strerror})") from error
-        except (OSError, UnicodeError) as error:
-            if time.monotonic() >= until:
-                reason = getattr(error, "strerror", None) or str(error)
-                raise _cannot_meet(who, f"{reason}, for {timeout_s:.0f} s") from error
+        tried = reach(who.master_addr, who.master_port, min(left_s, TRY_S))
+        if tried.is_open:
+            return
+        now = time.monotonic()
+        unknown = tried.kind is Reached.UNRESOLVED and now - began > NAME_S
+        if now >= until or unknown:
+            raise _cannot_meet(who, f"{tried.detail}, for {now - began:.0f} of {timeout_s:.0f} s")
         time.sleep(RETRY_S)
 
 
@@ -117,8 +125,12 @@ def _make_client(who: Identity, timeout_s: float, made: list[TCPStore | RuntimeE
         made.append(client)
 
 
-def _has_mark(store: TCPStore, who: Identity, until: float) -> bool:
-    while not store.check([f"{key_prefix(who)}/{HOSTED}"]):
+def _mark(who: Identity) -> str:
+    return f"{key_prefix(who)}/{HOSTED}"
+
+
+def _wait_for_mark(store: TCPStore, who: Identity, until: float) -> bool:
+    while not store.check([_mark(who)]):
         if time.monotonic() > until:
             return False
         time.sleep(RETRY_S)

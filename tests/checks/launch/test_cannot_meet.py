@@ -65,5 +65,5 @@ def test_the_facts_are_those_of_the_engines_meeting(error: str) -> None:
 
 
 def test_a_run_without_a_meeting_skips() -> None:
-    with pytest.raises(Skip, match="no meeting"):
+    with pytest.raises(Skip, match="did not try to meet"):
         probe(context(None))

@@ -1,0 +1,61 @@
+"""Ranks of one job were told to meet at different places.
+
+Why it matters
+    Every process that looks for a free port by itself, or reads a stale variable, waits at a place
+    of its own: each of them times out ("1/2 clients joined"), and none says where the others went.
+What to do
+    Choose MASTER_ADDR and MASTER_PORT once, in the script that starts the ranks, and hand them to
+    all; or let torchrun do it.
+"""
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from ddpcheck.check import Context, Skip
+from ddpcheck.finding import Finding
+from ddpcheck.machine.processes import Rank, place_in, ranks_elsewhere
+
+SHOWN_COUNT = 8  # a reader wants no more ranks in a line
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """Where this rank met the others, and the ranks on its host that went elsewhere."""
+
+    host: str
+    place: str
+    elsewhere: list[Rank]
+
+
+def probe(ctx: Context) -> Facts:
+    """Return which absent ranks run on this host, but for another meeting place."""
+    asked = ctx.environ.get("WORLD_SIZE", "")
+    if not asked.isdecimal() or int(asked) <= ctx.world_size:
+        raise Skip("all ranks came")
+    return Facts(ctx.host, place_in(ctx.environ), ranks_elsewhere(ctx.environ))
+
+
+def judge(facts: Mapping[int, Facts]) -> list[Finding]:
+    """Return one finding, for the absent ranks that went elsewhere."""
+    found = dict(sorted(_absent(facts)))
+    if not found:
+        return []
+    place = next(iter(facts.values())).place
+    told = ", ".join(list(found.values())[:SHOWN_COUNT])
+    more = f" and {len(found) - SHOWN_COUNT} more" if len(found) > SHOWN_COUNT else ""
+    return [
+        Finding(
+            title="ranks wait at another MASTER_ADDR:MASTER_PORT",
+            message=f"this run meets at {place}; elsewhere: {told}{more}",
+            fix="set MASTER_ADDR and MASTER_PORT once, in the script that starts the ranks, and "
+            "not in each rank; or start them with torchrun",
+            ranks=tuple(found),
+        )
+    ]
+
+
+def _absent(facts: Mapping[int, Facts]) -> Iterator[tuple[int, str]]:
+    for own in facts.values():
+        for other in own.elsewhere:
+            if other.rank not in facts:
+                yield other.rank, f"rank {other.rank} ({own.host}, pid {other.pid}) {other.place}"

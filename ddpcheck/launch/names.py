@@ -1,0 +1,66 @@
+"""torch's own variables for a rank whose launcher uses other names."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+
+from ddpcheck.launch.claims import Claim, claims
+from ddpcheck.measures.slurm import hosts_of, tasks_on_nodes
+
+LOOPBACK = "127.0.0.1"
+# What tells two jobs on one host apart, so that each meets at a port of its own.
+JOBS = (
+    ("SLURM_JOB_ID", "SLURM_STEP_ID"),
+    ("PMIX_NAMESPACE",),
+    ("OMPI_MCA_ess_base_jobid",),
+    ("PMI_JOBID",),
+)
+# Ports for the meeting: above those of services, below those that Linux gives out by itself
+# (net.ipv4.ip_local_port_range begins at 32768).
+FIRST_PORT, PORTS = 16384, 16384
+DEFAULT_PORT = 29500  # torchrun's
+
+
+def in_torchs_names(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that torch reads, for a rank of Slurm or MPI; those it has stay.
+
+    Returns nothing where a launcher has set torch's names, and no MASTER_ADDR where nobody says
+    on which host rank 0 is.
+    """
+    claim = next(iter(claims(environ)), None)
+    if claim is None or environ.get("RANK") or environ.get("LOCAL_RANK"):
+        return {}
+    local_size = claim.local_world_size or _slurms_local_size(environ)
+    told = {
+        "RANK": claim.rank,
+        "WORLD_SIZE": claim.world_size,
+        "LOCAL_RANK": claim.local_rank,
+        "LOCAL_WORLD_SIZE": local_size,
+        "MASTER_ADDR": environ.get("MASTER_ADDR") or _address(claim, local_size, environ),
+        "MASTER_PORT": environ.get("MASTER_PORT") or str(_port(environ)),
+    }
+    return {name: value for name, value in told.items() if value}
+
+
+def _slurms_local_size(environ: Mapping[str, str]) -> str:
+    node = environ.get("SLURM_NODEID", "")
+    tasks = tasks_on_nodes(environ.get("SLURM_STEP_TASKS_PER_NODE", ""))
+    return str(tasks[int(node)]) if node.isdecimal() and int(node) < len(tasks) else ""
+
+
+def _address(claim: Claim, local_size: str, environ: Mapping[str, str]) -> str:
+    if local_size == claim.world_size:
+        return LOOPBACK
+    nodes = environ.get("SLURM_STEP_NODELIST") or environ.get("SLURM_JOB_NODELIST", "")
+    if claim.launcher == "slurm" and nodes:
+        return hosts_of(nodes)[0]
+    return ""
+
+
+def _port(environ: Mapping[str, str]) -> int:
+    for names in JOBS:
+        job = ".".join(environ.get(name, "") for name in names)
+        if environ.get(names[0]):
+            return FIRST_PORT + zlib.crc32(job.encode()) % PORTS
+    return DEFAULT_PORT

@@ -1,0 +1,53 @@
+"""torch's variables, for a rank whose launcher has names of its own."""
+
+import pytest
+from test_claims import HYDRA, OPENMPI, PLACE, SLURM_TASK, TORCH
+
+from ddpcheck.errors import UsageError
+from ddpcheck.launch.identity import identity
+from ddpcheck.launch.names import FIRST_PORT, PORTS, in_torchs_names
+
+
+def test_slurms_ranks_meet_on_their_first_node() -> None:
+    told = in_torchs_names(SLURM_TASK)
+    port = int(told.pop("MASTER_PORT"))
+    assert FIRST_PORT <= port < FIRST_PORT + PORTS
+    assert told == TORCH | {"MASTER_ADDR": "node1"}
+    who = identity(SLURM_TASK)
+    assert (who.rank, who.world_size, who.local_rank, who.launcher) == (1, 4, 1, "slurm")
+    assert (who.master_addr, who.master_port) == ("node1", port)
+
+
+def test_each_job_and_each_step_has_a_port_of_its_own() -> None:
+    jobs = [SLURM_TASK, SLURM_TASK | {"SLURM_JOB_ID": "18"}, SLURM_TASK | {"SLURM_STEP_ID": "1"}]
+    assert len({in_torchs_names(job)["MASTER_PORT"] for job in jobs}) == len(jobs)
+
+
+def test_all_ranks_of_a_step_are_told_the_same_place() -> None:
+    other = SLURM_TASK | {"SLURM_PROCID": "3", "SLURM_NODEID": "1", "SLURM_LOCALID": "1"}
+    one, two = in_torchs_names(SLURM_TASK), in_torchs_names(other)
+    assert (one["MASTER_ADDR"], one["MASTER_PORT"]) == (two["MASTER_ADDR"], two["MASTER_PORT"])
+
+
+@pytest.mark.parametrize("environ", [OPENMPI, HYDRA])
+def test_ranks_of_one_host_meet_at_home(environ: dict[str, str]) -> None:
+    told = in_torchs_names(environ)
+    assert (told["MASTER_ADDR"], told["RANK"], told["WORLD_SIZE"]) == ("127.0.0.1", "1", "2")
+
+
+@pytest.mark.parametrize("environ", [SLURM_TASK, OPENMPI, HYDRA])
+def test_a_place_that_is_set_is_kept(environ: dict[str, str]) -> None:
+    told = in_torchs_names(environ | PLACE)
+    assert {name: told[name] for name in PLACE} == PLACE
+
+
+def test_where_mpi_on_several_hosts_meets_is_to_be_told() -> None:
+    environ = OPENMPI | {"OMPI_COMM_WORLD_SIZE": "4"}
+    assert "MASTER_ADDR" not in in_torchs_names(environ)
+    with pytest.raises(UsageError, match="mpirun -x MASTER_ADDR=HOST"):
+        identity(environ)
+
+
+@pytest.mark.parametrize("environ", [{}, TORCH, TORCH | PLACE, SLURM_TASK | TORCH])
+def test_what_a_launcher_set_in_torchs_names_stays(environ: dict[str, str]) -> None:
+    assert in_torchs_names(environ) == {}
