@@ -117,6 +117,7 @@ class Journal:
     def __init__(self, run_dir: Path, rank: int) -> None:
         self.path = run_dir / "ranks" / f"{rank}.jsonl"
         self.broken = ""
+        self._size_bytes = 0
         # Once: a run directory that is discarded later must not come back.
         with suppress(OSError):
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -125,6 +126,8 @@ class Journal:
         """Append the entries; a full disk or a lost directory must not end the run."""
         try:
             with self.path.open("ab") as file:
-                file.write(pack(entries))
+                if file.tell() < self._size_bytes:
+                    self.broken = f"{self.path} was removed or cut while the run went on"
+                self._size_bytes = file.tell() + file.write(pack(entries))
         except OSError as error:
             self.broken = str(error)

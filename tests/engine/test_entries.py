@@ -186,3 +186,16 @@ def test_a_journal_that_cannot_be_written_ends_nothing(tmp_path: Path) -> None:
     journal = Journal(tmp_path, 0)
     journal.write(ENTRIES)
     assert journal.broken
+
+
+@pytest.mark.parametrize("left", [None, b"", b'{"type":'])
+def test_a_journal_whose_file_was_removed_or_cut_says_so(
+    tmp_path: Path, left: bytes | None
+) -> None:
+    journal = Journal(tmp_path, 0)
+    journal.write(ENTRIES[:3])
+    journal.path.unlink()
+    if left is not None:
+        journal.path.write_bytes(left)
+    journal.write(ENTRIES[3:])
+    assert "removed or cut" in journal.broken

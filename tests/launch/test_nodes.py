@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from real_ranks import free_port
 
-from ddpcheck.errors import ExitCode, LaunchError
+from ddpcheck.errors import LaunchError
 from ddpcheck.launch import first_node, nodes
 from ddpcheck.launch.first_node import Place
 from ddpcheck.launch.nodes import meet_nodes, place_of
@@ -26,13 +26,13 @@ def options(node_rank: int, port: int, **others: object) -> LaunchOptions:
 
 def meet(each: LaunchOptions, deadline_s: float = DEADLINE_S) -> str:
     """Return why the node could not meet the others, or ''."""
+    told = ""
     try:
         meet_nodes(each, deadline_s, lambda _line: None)
     except LaunchError as error:
-        assert error.exit_code is ExitCode.INCOMPLETE
-        assert "\n" not in str(error)
-        return str(error)
-    return ""
+        told = str(error)
+    assert "\n" not in told
+    return told
 
 
 def together(*each: LaunchOptions, deadline_s: float = 30.0) -> list[str]:
