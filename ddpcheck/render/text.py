@@ -5,13 +5,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ddpcheck.finding import Confidence, Finding
 from ddpcheck.render.fitting import fitted
+from ddpcheck.render.folding import lines_of
 from ddpcheck.render.gone import Gone, gone_ranks
 from ddpcheck.render.table import RankTable, rank_table
 from ddpcheck.render.training import training_lines
 from ddpcheck.render.words import (
     clipped,
     counted,
-    detail,
     headline,
     host_of,
     one_line,
@@ -22,7 +22,7 @@ from ddpcheck.render.words import (
     where,
     worst_first,
 )
-from ddpcheck.report import CheckOutcome, CheckRecord, Report
+from ddpcheck.report import CheckRecord, Report
 
 WIDTH = 100
 INDENT = " " * 9
@@ -54,12 +54,13 @@ def render(report: Report, path: str = "") -> str:
 
 
 def _checks(checks: Sequence[CheckRecord]) -> Iterator[str]:
-    width = min(WIDEST_ID, max((len(check.id) for check in checks), default=0))
-    for check in checks:
-        name = clipped(_ascii(one_line(check.id)), WIDEST_ID)
-        took = "" if check.outcome is CheckOutcome.SKIP else seconds(check.duration_s)
-        lead = f"  {check.outcome.value:<5}  {name:<{width}}  {took:>7}  "
-        yield from _wrapped(detail(check), lead, INDENT)
+    lines = list(lines_of(checks))
+    width = min(WIDEST_ID, max((len(line.name) for line in lines), default=0))
+    for line in lines:
+        name = clipped(_ascii(one_line(line.name)), WIDEST_ID)
+        took = "" if line.duration_s is None else seconds(line.duration_s)
+        lead = f"  {line.outcome.value:<5}  {name:<{width}}  {took:>7}  "
+        yield from _wrapped(line.detail, lead, INDENT)
 
 
 def _findings(report: Report) -> Iterator[list[str]]:
