@@ -71,8 +71,13 @@ def run_rank(settings: RunSettings, run_id: str, on_report: OnReport) -> int:
 
 
 def _alone(task: Task, error: UsageError | LaunchError) -> UsageError | LaunchError:
-    """Write the report, for a scheduler to read, if this is the one rank that does; return why."""
-    if task.who.rank == 0:
+    """Write the report, for a scheduler to read, if this is a rank that does; return why.
+
+    Rank 0 does; and of each host that cannot reach the others, its first rank: nobody else knows.
+    """
+    who = task.who
+    cut_off = isinstance(error, LaunchError) and who.local_rank == 0 and not who.is_on_master
+    if who.rank == 0 or cut_off:
         report_alone(task, error)
     return error
 

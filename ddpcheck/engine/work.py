@@ -81,6 +81,7 @@ class RankWork:
             clock=time.perf_counter,
             timeout=timedelta(seconds=self.assignment.deadline_s),
             machine=machine(),
+            script=source_of(self.settings.target),
             meeting=self.meeting,
             store=PrefixStore("probes", self.store),
         )
@@ -120,7 +121,9 @@ class RankWork:
                 self.channel.alarm()
                 return [refusal]
         if step.stage is Stage.DEVICES and self.context.on_gpu:
-            torch.cuda.set_device(self.context.device)
+            # A script that hides GPUs while it is imported: the checks of this stage say so.
+            with suppress(RuntimeError):
+                torch.cuda.set_device(self.context.device)
         if step.stage.order >= Stage.COLLECTIVES.order and self.context.joining is None:
             self._join()
         return list(self._entries(step))

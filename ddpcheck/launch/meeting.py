@@ -98,15 +98,19 @@ def _ancestors() -> set[int | None]:
 def _reach(who: Identity, until: float, timeout_s: float) -> None:
     """Return once something listens there; raises LaunchError when nothing does in time."""
     began = time.monotonic()
+    told = ""
     while True:
-        left_s = max(RETRY_S, until - time.monotonic())
+        # The last try has time enough, too, to tell a firewall's answer from none.
+        left_s = max(TRY_S / 2, until - time.monotonic())
         tried = reach(who.master_addr, who.master_port, min(left_s, TRY_S))
         if tried.is_open:
             return
         now = time.monotonic()
         unknown = tried.kind is Reached.UNRESOLVED and now - began > NAME_S
+        # A firewall that says no says it only so often a second, and between is silent.
+        told = told if tried.kind is Reached.FILTERED and told else tried.detail
         if now >= until or unknown:
-            raise _cannot_meet(who, f"{tried.detail}, for {now - began:.0f} of {timeout_s:.0f} s")
+            raise _cannot_meet(who, f"{told}, for {now - began:.0f} of {timeout_s:.0f} s")
         time.sleep(RETRY_S)
 
 

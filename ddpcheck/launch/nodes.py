@@ -103,6 +103,7 @@ def _is_here(address: str) -> bool:
 def _join(me: Node, place: Place, until: float, say: Say) -> None:
     began = time.monotonic()
     news_at = began + NEWS_S
+    why = ""
     while True:
         with connected(place.host, place.port, TRY_S) as (connection, tried):
             answer = _greet_first(connection, me, until, news_at, say) if connection else None
@@ -111,7 +112,9 @@ def _join(me: Node, place: Place, until: float, say: Say) -> None:
         if answer is not None and answer.error:
             raise LaunchError(f"node {me.node_rank} on {me.host} was sent away: {answer.error}")
         now = time.monotonic()
-        why = tried.detail if not tried.is_open else _stranger(place)
+        # A firewall that says no says it only so often a second, and between is silent.
+        if not why or tried.kind is not Reached.FILTERED:
+            why = _stranger(place) if tried.is_open else tried.detail
         unknown = tried.kind is Reached.UNRESOLVED and now - began > NEWS_S
         if now > until or unknown:
             raise LaunchError(f"node {me.node_rank} on {me.host} cannot meet the first node: {why}")

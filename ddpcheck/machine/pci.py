@@ -43,16 +43,17 @@ def path_of(address: str, root: Path = Path("/")) -> tuple[Port, ...]:
     return tuple(_port(each) for each in above)
 
 
-def have_common_bridge(one: Sequence[Port], other: Sequence[Port]) -> bool:
-    """Return whether two devices meet before the processor."""
-    return bool(_addresses(one[1:]) & _addresses(other[1:]))
+def detour_between(one: Sequence[Port], other: Sequence[Port], translated: bool) -> tuple[str, ...]:
+    """Return the bridges between two devices that send their traffic up to the processor.
 
-
-def redirecting_between(one: Sequence[Port], other: Sequence[Port]) -> tuple[str, ...]:
-    """Return the bridges between two devices that send their traffic up to the processor."""
-    apart = _addresses(one[1:]) ^ _addresses(other[1:])
-    ports = (*one[1:], *other[1:])
-    return tuple(sorted(p.address for p in ports if p.redirects and p.address in apart))
+    Devices that meet in no bridge below it go there anyway: for them redirection matters only
+    where an IOMMU then translates every access.
+    """
+    bridges = {port.address: port for port in (*one[1:], *other[1:])}
+    common = {port.address for port in one[1:]} & {port.address for port in other[1:]}
+    if not common and not translated:
+        return ()
+    return tuple(sorted(a for a, port in bridges.items() if port.redirects and a not in common))
 
 
 def iommu_of(address: str, root: Path = Path("/")) -> str:
@@ -87,10 +88,6 @@ def acs_control(registers: bytes) -> int | None:
             start = offset + ACS_CONTROL_OFFSET
             return int.from_bytes(registers[start : start + 2], "little")
     return 0
-
-
-def _addresses(ports: Sequence[Port]) -> set[str]:
-    return {port.address for port in ports}
 
 
 def _capabilities(registers: bytes) -> Iterator[tuple[int, int]]:

@@ -1,0 +1,131 @@
+"""Some NVLinks of a GPU are down, or had to be trained again.
+
+Why it matters
+    NCCL sends along the links that are up, as fast as the slowest GPU allows: one GPU with 12
+    of 18 links takes a third of the bandwidth from all GPUs of its host, and with none the
+    traffic goes over PCI Express, ten times slower. Nothing is reported but a slow step. A
+    link that keeps failing ends in Xid 74 and a hang.
+What to do
+    Compare nvidia-smi nvlink -s and nvidia-smi nvlink -e of all GPUs; look for NVLink and SXid
+    lines in dmesg, and at systemctl status nvidia-fabricmanager. Reset all GPUs of the host
+    together, or reboot it; if links stay down, have the board looked at.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from ddpcheck.check import Context, Skip
+from ddpcheck.finding import Confidence, Finding, Severity
+from ddpcheck.machine.nvml import SWITCH, Link, gpu_of
+
+# Source: DCGM counts one recovery error as a failure of the link (DCGM_LIMIT_MAX_NVLINK_ERROR
+# in dcgm_gpu_hardware_limits.h); replays and single CRC errors are repaired at no cost.
+MAX_RECOVERY_COUNT = 0
+SHOWN_COUNT = 8  # a reader wants no more GPUs or links in a line
+RESET = "nvidia-smi nvlink -s; systemctl status nvidia-fabricmanager; reset the host's GPUs"
+BRIDGE = "if it should have a bridge like its neighbours, check it: nvidia-smi nvlink -s"
+ERRORS = "nvidia-smi nvlink -e; dmesg | grep -E 'Xid|NVLink'; reset the host's GPUs and compare"
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """The NVLinks of this rank's GPU: those that are up, all numbers, and recoveries by number."""
+
+    host: str
+    pci: str
+    name: str
+    up: int
+    down: tuple[int, ...]
+    switched: bool
+    recoveries: dict[str, int]
+
+
+def probe(ctx: Context) -> Facts:
+    """Return the state of this rank's NVLinks."""
+    if not ctx.on_gpu:
+        raise Skip("this run uses no GPU")
+    gpu = gpu_of(ctx.device)
+    if isinstance(gpu, str):
+        raise Skip(gpu)
+    if gpu.mig:
+        raise Skip("a GPU in MIG mode uses no NVLink")
+    if not gpu.links:
+        raise Skip("the GPU has no NVLink")
+    return Facts(
+        host=ctx.host,
+        pci=gpu.pci,
+        name=gpu.name,
+        up=sum(link.active for link in gpu.links),
+        down=tuple(number for number, link in enumerate(gpu.links) if not link.active),
+        switched=any(link.remote == SWITCH for link in gpu.links),
+        recoveries=_recoveries(gpu.links),
+    )
+
+
+def judge(facts: Mapping[int, Facts]) -> list[Finding]:
+    """Return a finding for GPUs with fewer links than their like, and one for failing links."""
+    lost: dict[int, str] = {}
+    bare: dict[int, str] = {}
+    for rank, most, switched in _behind(facts):
+        own = facts[rank]
+        numbers = ", ".join(map(str, own.down[:SHOWN_COUNT]))
+        more = ", ..." if len(own.down) > SHOWN_COUNT else ""
+        told = f"{own.up} links up, {most} on others of its kind; down: {numbers}{more}"
+        # Cards may be bridged in pairs, with one left over; on a switch all links are used.
+        (lost if own.up or switched else bare)[rank] = told
+    failing = {r: _failing(own) for r, own in sorted(facts.items()) if _failing(own)}
+    return [
+        *_finding(facts, lost, Severity.WARNING, "NVLinks of a GPU are down", RESET),
+        *_finding(facts, bare, Severity.INFO, "a GPU has no NVLink up, others have", BRIDGE),
+        *_finding(facts, failing, Severity.WARNING, "NVLinks of a GPU had errors", ERRORS),
+    ]
+
+
+def summarize(facts: Mapping[int, Facts]) -> str:
+    """Return how many links a GPU has up."""
+    up = sorted({own.up for own in facts.values()})
+    return f"{' or '.join(map(str, up))} NVLinks up on each GPU"
+
+
+def _recoveries(links: tuple[Link, ...]) -> dict[str, int]:
+    counts = {str(number): link.recoveries or 0 for number, link in enumerate(links)}
+    return {number: count for number, count in counts.items() if count > MAX_RECOVERY_COUNT}
+
+
+def _behind(facts: Mapping[int, Facts]) -> Iterator[tuple[int, int, bool]]:
+    """Yield who has fewer links up than its like on its host, the most, and if by switches."""
+    kinds: dict[tuple[str, str], list[int]] = {}
+    for rank, own in sorted(facts.items()):
+        kinds.setdefault((own.host, own.name), []).append(rank)
+    for ranks in kinds.values():
+        most = max(facts[rank].up for rank in ranks)
+        switched = any(facts[rank].switched for rank in ranks)
+        yield from ((rank, most, switched) for rank in ranks if facts[rank].up < most)
+
+
+def _failing(own: Facts) -> str:
+    if not own.recoveries:
+        return ""
+    worst = Counter(own.recoveries).most_common(SHOWN_COUNT)
+    told = ", ".join(f"link {number} {count} times" for number, count in worst)
+    return f"trained again since the driver was loaded: {told}"
+
+
+def _finding(
+    facts: Mapping[int, Facts], told: Mapping[int, str], severity: Severity, title: str, fix: str
+) -> Iterator[Finding]:
+    shown = [
+        f"rank {rank} ({facts[rank].host}, GPU {facts[rank].pci}): {words}"
+        for rank, words in list(told.items())[:SHOWN_COUNT]
+    ]
+    more = f"; and {len(told) - SHOWN_COUNT} more" if len(told) > SHOWN_COUNT else ""
+    if told:
+        yield Finding(
+            title=title,
+            message="; ".join(shown) + more,
+            fix=fix,
+            ranks=tuple(told),
+            severity=severity,
+            confidence=Confidence.MEDIUM,
+        )

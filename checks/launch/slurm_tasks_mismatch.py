@@ -1,0 +1,149 @@
+"""Slurm starts other tasks than the job has ranks.
+
+Why it matters
+    With fewer tasks than WORLD_SIZE the job waits for ranks that nobody starts; with fewer than
+    GPUs some idle; with a torchrun in each of many tasks a node gets a multiple of its ranks.
+What to do
+    Start one task a rank (srun --nodes=N --ntasks-per-node=GPUS), or one a node when each runs
+    torchrun (--ntasks-per-node=1). What sbatch was told is srun's default.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from ddpcheck.check import Context, Skip
+from ddpcheck.finding import Confidence, Finding, Severity
+from ddpcheck.measures.slurm import is_task_of_srun, tasks_on_nodes
+
+# Source: srun's manual, "OUTPUT ENVIRONMENT VARIABLES". SLURM_NTASKS_PER_NODE is a request, which
+# a task inherits from sbatch; what starts with SLURM_STEP is what srun did.
+READ = (
+    *("RANK", "WORLD_SIZE", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_STEP_NUM_TASKS"),
+    *("SLURM_STEP_NUM_NODES", "SLURM_NTASKS_PER_NODE", "SLURM_GPUS_ON_NODE"),
+)
+AGENTS = ("TORCHELASTIC_RUN_ID", "DDPCHECK_LAUNCHED")
+SHOWN_COUNT = 8  # of hosts in a line
+ONE_A_RANK = "start as many tasks as ranks: srun --nodes=N --ntasks-per-node=GPUS, without --ntasks"
+ONE_A_NODE = "start torchrun once a node: srun --ntasks-per-node=1 torchrun --nproc-per-node=GPUS"
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """What Slurm says of the task of one rank, counts as numbers; ``gpus`` are those it sees."""
+
+    host: str
+    step: str
+    numbers: dict[str, int]
+    tasks_on_nodes: tuple[int, ...]
+    has_agent: bool
+    gpus: int
+
+    @property
+    def tasks(self) -> int:
+        """Return how many tasks the step has."""
+        return self.numbers.get("SLURM_STEP_NUM_TASKS", sum(self.tasks_on_nodes))
+
+    @property
+    def nodes(self) -> int:
+        """Return on how many nodes the step runs."""
+        return self.numbers.get("SLURM_STEP_NUM_NODES", len(self.tasks_on_nodes))
+
+
+def probe(ctx: Context) -> Facts:
+    """Return what srun told the task that this rank is, or that an agent started it in."""
+    environ = ctx.environ
+    if not is_task_of_srun(environ):
+        raise Skip("srun did not start this process")
+    if environ.get("SLURM_HET_SIZE", "1") != "1":
+        raise Skip("the tasks of a heterogeneous job are counted for each of its components")
+    import torch
+
+    told = {name: environ.get(name, "").strip() for name in READ}
+    return Facts(
+        host=ctx.host,
+        step=f"{environ.get('SLURM_JOB_ID', '')}.{environ.get('SLURM_STEP_ID', '')}",
+        numbers={name: int(text) for name, text in told.items() if text.isdecimal()},
+        tasks_on_nodes=tuple(tasks_on_nodes(environ.get("SLURM_STEP_TASKS_PER_NODE", ""))),
+        has_agent=any(name in environ for name in AGENTS),
+        gpus=torch.cuda.device_count() if ctx.on_gpu else 0,
+    )
+
+
+def judge(facts: Mapping[int, Facts]) -> list[Finding]:
+    """Return where srun's tasks, what was asked for, and the ranks contradict each other."""
+    if agents := {rank: own for rank, own in facts.items() if own.has_agent}:
+        return list(_agents(agents))
+    # A task may start ranks of its own, as DeepSpeed's launcher does: then tasks say nothing.
+    ids = [own.numbers.get("SLURM_PROCID", 0) for own in facts.values()]
+    claimed = all(o.numbers.get("RANK", i) == i for i, o in zip(ids, facts.values(), strict=True))
+    steps = {own.step for own in facts.values()}
+    if not claimed or len(steps) > 1 or min(own.tasks for own in facts.values()) <= 1:
+        return []
+    world = list(_world(facts))
+    return [*world, *_crowded(facts), *([] if world else _fewer_than_asked(facts))]
+
+
+def summarize(facts: Mapping[int, Facts]) -> str:
+    """Return how many tasks on how many nodes."""
+    own = next(iter(facts.values()))
+    inside = ", torchrun inside" if own.has_agent else ""
+    return f"{own.tasks} task(s) of srun on {own.nodes} node(s){inside}"
+
+
+def _agents(facts: Mapping[int, Facts]) -> Iterator[Finding]:
+    places = {(own.host, own.numbers.get("SLURM_PROCID")) for own in facts.values()}
+    hosts = Counter(host for host, _ in places)
+    if crowded := sorted(host for host, tasks in hosts.items() if tasks > 1):
+        more = f" and {len(crowded) - SHOWN_COUNT} more" * (len(crowded) > SHOWN_COUNT)
+        told = f"several tasks of srun run torchrun on {', '.join(crowded[:SHOWN_COUNT])}{more}, "
+        told += f"and each starts ranks there: {len(facts)} in all"
+        ranks = [rank for rank, own in facts.items() if own.host in crowded]
+        yield _finding(ranks, "several torchruns on a node", told, ONE_A_NODE, Severity.WARNING)
+
+
+def _world(facts: Mapping[int, Facts]) -> Iterator[Finding]:
+    sizes = {rank: own.numbers.get("WORLD_SIZE", own.tasks) for rank, own in facts.items()}
+    for world in sorted(set(sizes.values())):
+        ranks = [rank for rank in facts if sizes[rank] == world]
+        own = facts[ranks[0]]
+        told = f"srun started {own.tasks} tasks on {own.nodes} node(s), and WORLD_SIZE is {world}"
+        if world > own.tasks:
+            yield _finding(ranks, "fewer tasks than ranks", told, ONE_A_RANK, Severity.ERROR)
+        elif 1 < world < own.tasks:  # with a world of 1, each task may be a training of its own
+            yield _finding(ranks, "more tasks than ranks", told, ONE_A_RANK, Severity.WARNING)
+
+
+def _crowded(facts: Mapping[int, Facts]) -> Iterator[Finding]:
+    hosts = Counter(own.host for own in facts.values())
+    given = {own.host: own.numbers.get("SLURM_GPUS_ON_NODE", 0) for own in facts.values()}
+    bad = [h for h, gpus in given.items() if 0 < gpus < hosts[h]]
+    ranks = [rank for rank, own in facts.items() if own.host in bad and own.gpus]
+    if ranks:
+        host = bad[0]
+        told = f"{hosts[host]} tasks on {host}, and Slurm gave it {given[host]} GPU(s)"
+        told += f"; the same on {len(bad) - 1} other host(s)" * (len(bad) > 1)
+        yield _finding(ranks, "more tasks than GPUs", told, ONE_A_RANK, Severity.WARNING)
+
+
+def _fewer_than_asked(facts: Mapping[int, Facts]) -> Iterator[Finding]:
+    own = next(iter(facts.values()))
+    asked = own.numbers.get("SLURM_NTASKS_PER_NODE", 0)
+    if asked and own.tasks_on_nodes and set(own.tasks_on_nodes) != {asked}:
+        told = f"SLURM_NTASKS_PER_NODE is {asked}, and the step has {own.tasks} tasks: "
+        told += f"{', '.join(map(str, own.tasks_on_nodes[:SHOWN_COUNT]))} on its nodes"
+        # That srun was told something else than sbatch may be meant, unless GPUs idle.
+        idle = any(o.gpus > max(o.tasks_on_nodes, default=0) for o in facts.values())
+        gravity = Severity.WARNING if idle else Severity.INFO
+        yield _finding(list(facts), "tasks a node not as asked for", told, ONE_A_RANK, gravity)
+
+
+def _finding(ranks: Sequence[int], title: str, told: str, fix: str, gravity: Severity) -> Finding:
+    return Finding(
+        title=title,
+        message=told,
+        fix=fix,
+        ranks=tuple(sorted(ranks)),
+        severity=gravity,
+        confidence=Confidence.HIGH if gravity is Severity.ERROR else Confidence.MEDIUM,
+    )

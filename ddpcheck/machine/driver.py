@@ -1,0 +1,79 @@
+"""The NVIDIA driver: the kernel's part, the program's part (libcuda), and the devices it shows."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from ddpcheck.machine.files import names_in, text_of
+
+CUDA_MAJOR = 1000  # cuDriverGetVersion tells major * 1000 + minor * 10
+NO_LIBRARY = -1
+# Why CUDA does not start, and what helps. Source: CUDA Driver API, cudaError_enum.
+NO_START = {
+    NO_LIBRARY: (
+        "there is no libcuda.so.1",
+        "start the container with --gpus all: nvidia-container-toolkit brings libcuda",
+    ),
+    100: (
+        "CUDA finds no device",
+        "see nvidia-smi -L; where MIG mode is on, create an instance (nvidia-smi mig -cgi)",
+    ),
+    802: (
+        "the GPUs are not ready (802)",
+        "systemctl start nvidia-fabricmanager on a host with NVSwitches",
+    ),
+    803: (
+        "libcuda and the kernel's driver differ (803)",
+        "reboot the host or reload the driver: it was updated while in use",
+    ),
+    804: (
+        "this GPU takes no libcuda of cuda-compat (804)",
+        "remove cuda-compat from LD_LIBRARY_PATH, and update the driver",
+    ),
+}
+HIDDEN = ("", "-1", "none", "void", "NoDevFiles")
+
+
+def kernel_driver(root: Path = Path("/")) -> str:
+    """Return the version of the loaded kernel module, such as "580.159.04", or ''."""
+    text = text_of(root / "proc/driver/nvidia/version")
+    found = re.search(r"Kernel Module.*?\s(\d+\.\d+(?:\.\d+)*)\s", text)
+    return found[1] if found else ""
+
+
+def device_count(root: Path = Path("/")) -> int:
+    """Return how many GPUs' device files this process is given."""
+    return sum(re.fullmatch(r"nvidia\d+", name) is not None for name in names_in(root / "dev"))
+
+
+def hides_gpus(environ: Mapping[str, str]) -> bool:
+    """Return whether the environment says that this process shall see no GPU."""
+    shown = environ.get("CUDA_VISIBLE_DEVICES")
+    return shown is not None and shown.strip() in HIDDEN
+
+
+def supported_cuda() -> str:
+    """Return the newest CUDA version that the libcuda of this process supports, or ''.
+
+    A forward-compatibility package (cuda-compat) brings a libcuda that is newer than the kernel's
+    part. Asking needs no GPU and starts nothing on one.
+    """
+    number = ctypes.c_int(0)
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(number))
+    major, rest = divmod(number.value, CUDA_MAJOR)
+    return f"{major}.{rest // 10}" if number.value else ""
+
+
+def start_error() -> int:
+    """Return CUDA's number for why it cannot start in this process: 0 when it can.
+
+    This starts CUDA: ask only where nothing else can use the GPU anyway.
+    """
+    with suppress(OSError, AttributeError):
+        return int(ctypes.CDLL("libcuda.so.1").cuInit(0))
+    return NO_LIBRARY

@@ -1,0 +1,109 @@
+"""The InfiniBand and RoCE ports of this machine, as /sys tells of them.
+
+Layout: Linux, Documentation/ABI/stable/sysfs-class-infiniband and testing/sysfs-class-infiniband.
+"""
+
+import ipaddress
+from pathlib import Path
+
+import msgspec
+
+from ddpcheck.machine.files import names_in, text_of
+
+DEVICES = Path("sys/class/infiniband")
+VERBS = Path("sys/class/infiniband_verbs")
+NODES = Path("dev/infiniband")
+ETHERNET, INFINIBAND = "Ethernet", "InfiniBand"
+ROCE_V2 = "RoCE v2"
+NO_GID = ipaddress.IPv6Address(0)
+
+
+class Gid(msgspec.Struct, frozen=True):
+    """An address of a RoCE port, as an IPv6 address or "10.0.0.1"; ``kind`` is "RoCE v2", say."""
+
+    index: int
+    address: str
+    kind: str
+
+    @property
+    def is_routable(self) -> bool:
+        """Return whether it leads beyond the next router: RoCE v2, and not link-local."""
+        return self.kind == ROCE_V2 and not ipaddress.ip_address(self.address).is_link_local
+
+
+class Port(msgspec.Struct, frozen=True):
+    """A port: its state ("ACTIVE") and its link's ("LinkUp"), its link layer, its RoCE addresses.
+
+    ``usable`` tells whether this process is shown the device's node: /sys shows a container all
+    devices of the machine.
+    """
+
+    device: str
+    number: int
+    state: str
+    link: str
+    layer: str
+    usable: bool
+    gids: tuple[Gid, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Return "mlx5_0:1"."""
+        return f"{self.device}:{self.number}"
+
+    @property
+    def is_active(self) -> bool:
+        """Return whether NCCL would use it."""
+        return self.state == "ACTIVE" and self.usable
+
+
+def rdma_ports(root: Path = Path("/")) -> tuple[Port, ...]:
+    """Return all ports that speak InfiniBand or RoCE, in the order of their names."""
+    nodes = _nodes(root)
+    found = (
+        _port(root / DEVICES / device / "ports" / port, device, usable=device in nodes)
+        for device in names_in(root / DEVICES)
+        for port in names_in(root / DEVICES / device / "ports")
+        if port.isdecimal()
+    )
+    # Amazon's EFA is among the devices, and has a link layer of its own.
+    return tuple(port for port in found if port.layer in (ETHERNET, INFINIBAND))
+
+
+def _nodes(root: Path) -> set[str]:
+    """Return the devices whose node in /dev this process is shown."""
+    shown = [name for name in names_in(root / NODES) if name.startswith("uverbs")]
+    return {text_of(root / VERBS / name / "ibdev").strip() for name in shown}
+
+
+def _port(place: Path, device: str, *, usable: bool) -> Port:
+    layer = text_of(place / "link_layer").strip()
+    return Port(
+        device=device,
+        number=int(place.name),
+        state=_word(text_of(place / "state")),
+        link=_word(text_of(place / "phys_state")),
+        layer=layer,
+        usable=usable,
+        gids=tuple(_gids(place)) if layer == ETHERNET else (),
+    )
+
+
+def _word(numbered: str) -> str:
+    """Return the word of "4: ACTIVE"."""
+    return numbered.rpartition(":")[2].strip()
+
+
+def _gids(place: Path) -> list[Gid]:
+    """Return the addresses that are set: the table has hundreds of places, all but a few empty."""
+    told = {int(name): text_of(place / "gids" / name).strip() for name in names_in(place / "gids")}
+    return [
+        Gid(index, _shortened(told[index]), text_of(place / "gid_attrs/types" / str(index)).strip())
+        for index in sorted(told)
+        if told[index] and ipaddress.IPv6Address(told[index]) != NO_GID
+    ]
+
+
+def _shortened(gid: str) -> str:
+    address = ipaddress.IPv6Address(gid)
+    return str(address.ipv4_mapped or address)

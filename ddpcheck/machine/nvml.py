@@ -1,0 +1,294 @@
+"""What the NVIDIA driver tells of a GPU through NVML, as far as it tells it.
+
+Each value is None where the driver does not know it: consumer cards count no ECC errors,
+a slice of a GPU knows no clocks, an old driver lacks a question.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import cache
+from itertools import takewhile
+from typing import Any
+
+import msgspec
+import psutil
+import pynvml
+
+SWITCH = "switch"
+PYNVML: Any = pynvml  # its classes of errors are made at run time
+OUT_OF_ORDER = (PYNVML.NVMLError_GpuIsLost, PYNVML.NVMLError_ResetRequired)
+NOT_HERE = (PYNVML.NVMLError_NotFound, PYNVML.NVMLError_InvalidArgument)
+# Indices of nvmlDeviceGetP2PStatus; pynvml's own constant for the first one is a tuple.
+P2P_READ = 0
+P2P_NVLINK = 2
+# Source: NVML API Reference, nvmlDeviceGpuRecoveryAction_t.
+RECOVERY_ACTIONS = {
+    0: "none",
+    1: "GPU reset",
+    2: "node reboot",
+    3: "drain peer-to-peer",
+    4: "drain and reset",
+}
+# Source: NVML API Reference, nvmlClocksEventReasons.
+SLOWDOWNS = {
+    0x08: "hardware slowdown",
+    0x20: "software thermal slowdown",
+    0x40: "hardware thermal slowdown",
+    0x80: "hardware power brake",
+}
+COMPUTE_MODES = {0: "default", 1: "exclusive thread", 2: "prohibited", 3: "exclusive process"}
+
+
+class Process(msgspec.Struct, frozen=True):
+    """A process that holds a context on the GPU, by the driver's PID; draws, if graphical."""
+
+    pid: int
+    name: str
+    used_bytes: int | None
+    graphical: bool
+
+
+class Link(msgspec.Struct, frozen=True):
+    """One NVLink: where it leads (a PCI address, 'switch' or ''), and times it was retrained."""
+
+    active: bool
+    remote: str
+    recoveries: int | None
+
+
+class Peer(msgspec.Struct, frozen=True):
+    """Another GPU of the machine: how near it is, and whether it can be read directly.
+
+    ``topology`` is NVML's level (20 and less: only PCIe switches between, 30 and more: a
+    processor); ``read`` and ``nvlink`` are NVML's peer-to-peer states, 0 for yes.
+    """
+
+    uuid: str
+    topology: int | None
+    read: int | None
+    nvlink: int | None
+
+
+class Memory(msgspec.Struct, frozen=True):
+    """Errors of the GPU's memory: since the driver was loaded, and over its life."""
+
+    corrected: int | None = None
+    uncorrected: int | None = None
+    uncorrected_ever: int | None = None
+    rows_remapped: int | None = None
+    remap_pending: bool | None = None
+    remap_failed: bool | None = None
+
+
+class Speed(msgspec.Struct, frozen=True):
+    """Clocks in MHz, power limits in mW, temperature in degrees Celsius, and what slows it."""
+
+    slowdowns: tuple[str, ...] | None = None
+    temperature_c: int | None = None
+    clock_mhz: int | None = None
+    max_clock_mhz: int | None = None
+    set_clock_mhz: int | None = None
+    default_clock_mhz: int | None = None
+    power_limit_mw: int | None = None
+    default_power_limit_mw: int | None = None
+
+
+class Gpu(msgspec.Struct, frozen=True):
+    """One GPU; ``fault`` is the driver's word when it cannot be used at all, or ''."""
+
+    uuid: str
+    name: str = ""
+    pci: str = ""
+    fault: str = ""
+    mig: bool | None = None
+    compute_mode: str | None = None
+    recovery: str | None = None
+    memory: Memory = Memory()
+    speed: Speed = Speed()
+    pcie_width: int | None = None
+    pcie_max_width: int | None = None
+    links: tuple[Link, ...] = ()
+    peers: tuple[Peer, ...] = ()
+    processes: tuple[Process, ...] | None = None
+    total_bytes: int | None = None
+    used_bytes: int | None = None
+
+
+@cache
+def gpu_of(device: str) -> Gpu | str:
+    """Return the GPU behind a torch device as it was when first asked, or why none is known."""
+    import torch
+
+    return read_gpu(str(torch.cuda.get_device_properties(device).uuid))
+
+
+def read_gpu(uuid: str, nvml: Any = PYNVML) -> Gpu | str:
+    """Return what NVML tells of the GPU with this UUID, or why it tells nothing."""
+    bare = uuid.removeprefix("GPU-").removeprefix("MIG-")
+    try:
+        nvml.nvmlInit()
+        return _read(_handle(bare, nvml), nvml)
+    except OUT_OF_ORDER as error:
+        return Gpu(f"GPU-{bare}", fault=str(error))
+    except pynvml.NVMLError as error:
+        return f"NVML: {error}"
+
+
+def pci_address(bus_id: str) -> str:
+    """Return a PCI address as Linux writes it, of NVML's '00000000:17:00.0' or '0000:17:00'."""
+    domain, bus, device = bus_id.lower().split(":")
+    return f"{int(domain, 16):04x}:{bus}:{device if '.' in device else f'{device}.0'}"
+
+
+def own_pids() -> tuple[int, ...]:
+    """Return this process and those that started it: they belong to the run."""
+    with suppress(psutil.Error):
+        return (os.getpid(), *(parent.pid for parent in psutil.Process().parents()))
+    return (os.getpid(),)
+
+
+def _handle(uuid: str, nvml: Any) -> Any:
+    try:
+        return nvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}")
+    except NOT_HERE:
+        # A slice of a GPU; which of the two UUIDs torch tells depends on the CUDA version.
+        part = nvml.nvmlDeviceGetHandleByUUID(f"MIG-{uuid}")
+        return nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(part)
+
+
+def _ask(question: Callable[..., Any], *about: Any) -> Any:
+    """Return the answer, or None where the driver has none."""
+    try:
+        return question(*about)
+    except OUT_OF_ORDER:
+        raise
+    except pynvml.NVMLError:
+        return None
+
+
+def _read(handle: Any, nvml: Any) -> Gpu:
+    uuid = str(nvml.nvmlDeviceGetUUID(handle))
+    bus = _ask(nvml.nvmlDeviceGetPciInfo, handle)
+    mig = _ask(nvml.nvmlDeviceGetMigMode, handle)
+    total, used = _space(handle, nvml)
+    return Gpu(
+        uuid=uuid,
+        name=str(_ask(nvml.nvmlDeviceGetName, handle) or ""),
+        pci=pci_address(str(bus.busId)) if bus else "",
+        mig=None if mig is None else bool(mig[0]),
+        compute_mode=COMPUTE_MODES.get(_ask(nvml.nvmlDeviceGetComputeMode, handle)),
+        recovery=_recovery(handle, nvml),
+        memory=_memory(handle, nvml),
+        speed=_speed(handle, nvml),
+        pcie_width=_ask(nvml.nvmlDeviceGetCurrPcieLinkWidth, handle),
+        pcie_max_width=_ask(nvml.nvmlDeviceGetMaxPcieLinkWidth, handle),
+        links=tuple(_links(handle, nvml)),
+        peers=tuple(_peers(handle, uuid, nvml)),
+        processes=_processes(handle, nvml),
+        total_bytes=total,
+        used_bytes=used,
+    )
+
+
+def _recovery(handle: Any, nvml: Any) -> str | None:
+    action_field = [pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION]
+    fields = _ask(nvml.nvmlDeviceGetFieldValues, handle, action_field)
+    if fields is None or fields[0].nvmlReturn != pynvml.NVML_SUCCESS:
+        return None
+    action = int(fields[0].value.uiVal)
+    return RECOVERY_ACTIONS.get(action, f"action {action}")
+
+
+def _memory(handle: Any, nvml: Any) -> Memory:
+    def errors(kind: int, counter: int) -> int | None:
+        answer: int | None = _ask(nvml.nvmlDeviceGetTotalEccErrors, handle, kind, counter)
+        return answer
+
+    _, remapped, pending, failed = _ask(nvml.nvmlDeviceGetRemappedRows, handle) or (None,) * 4
+    if pending is None:  # before Ampere, pages were retired where rows are remapped today
+        pending = _ask(nvml.nvmlDeviceGetRetiredPagesPendingStatus, handle)
+    uncorrected = pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED
+    return Memory(
+        corrected=errors(pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED, pynvml.NVML_VOLATILE_ECC),
+        uncorrected=errors(uncorrected, pynvml.NVML_VOLATILE_ECC),
+        uncorrected_ever=errors(uncorrected, pynvml.NVML_AGGREGATE_ECC),
+        rows_remapped=remapped,
+        remap_pending=None if pending is None else bool(pending),
+        remap_failed=None if failed is None else bool(failed),
+    )
+
+
+def _speed(handle: Any, nvml: Any) -> Speed:
+    bits = _ask(nvml.nvmlDeviceGetCurrentClocksEventReasons, handle)
+    if bits is None:  # drivers before 535 know it by its old name
+        bits = _ask(nvml.nvmlDeviceGetCurrentClocksThrottleReasons, handle)
+    clock = pynvml.NVML_CLOCK_SM
+    return Speed(
+        slowdowns=None if bits is None else tuple(n for bit, n in SLOWDOWNS.items() if bits & bit),
+        temperature_c=_ask(nvml.nvmlDeviceGetTemperature, handle, pynvml.NVML_TEMPERATURE_GPU),
+        clock_mhz=_ask(nvml.nvmlDeviceGetClockInfo, handle, clock),
+        max_clock_mhz=_ask(nvml.nvmlDeviceGetMaxClockInfo, handle, clock),
+        set_clock_mhz=_ask(nvml.nvmlDeviceGetApplicationsClock, handle, clock),
+        default_clock_mhz=_ask(nvml.nvmlDeviceGetDefaultApplicationsClock, handle, clock),
+        power_limit_mw=_ask(nvml.nvmlDeviceGetEnforcedPowerLimit, handle),
+        default_power_limit_mw=_ask(nvml.nvmlDeviceGetPowerManagementDefaultLimit, handle),
+    )
+
+
+def _links(handle: Any, nvml: Any) -> Iterator[Link]:
+    numbers = range(pynvml.NVML_NVLINK_MAX_LINKS)
+    states = (_ask(nvml.nvmlDeviceGetNvLinkState, handle, link) for link in numbers)
+    for link, state in enumerate(takewhile(lambda state: state is not None, states)):
+        recovery = pynvml.NVML_NVLINK_ERROR_DL_RECOVERY
+        yield Link(
+            active=bool(state),
+            remote=_remote(handle, link, nvml) if state else "",
+            recoveries=_ask(nvml.nvmlDeviceGetNvLinkErrorCounter, handle, link, recovery),
+        )
+
+
+def _remote(handle: Any, link: int, nvml: Any) -> str:
+    kind = _ask(nvml.nvmlDeviceGetNvLinkRemoteDeviceType, handle, link)
+    if kind == pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH:
+        return SWITCH
+    bus = _ask(nvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, link)
+    return pci_address(str(bus.busId)) if bus else ""
+
+
+def _peers(handle: Any, own: str, nvml: Any) -> Iterator[Peer]:
+    for index in range(_ask(nvml.nvmlDeviceGetCount) or 0):
+        other = _ask(nvml.nvmlDeviceGetHandleByIndex, index)
+        uuid = str(_ask(nvml.nvmlDeviceGetUUID, other) or "") if other is not None else ""
+        if uuid not in {"", own}:
+            yield Peer(
+                uuid,
+                topology=_ask(nvml.nvmlDeviceGetTopologyCommonAncestor, handle, other),
+                read=_ask(nvml.nvmlDeviceGetP2PStatus, handle, other, P2P_READ),
+                nvlink=_ask(nvml.nvmlDeviceGetP2PStatus, handle, other, P2P_NVLINK),
+            )
+
+
+def _processes(handle: Any, nvml: Any) -> tuple[Process, ...] | None:
+    computing = _ask(nvml.nvmlDeviceGetComputeRunningProcesses, handle)
+    drawing = _ask(nvml.nvmlDeviceGetGraphicsRunningProcesses, handle) or []
+    if computing is None:
+        return None
+    graphical = {each.pid for each in drawing}
+    known = {each.pid: each.usedGpuMemory for each in (*drawing, *computing)}
+    return tuple(Process(pid, _name(pid), used, pid in graphical) for pid, used in known.items())
+
+
+def _name(pid: int) -> str:
+    with suppress(psutil.Error):
+        return psutil.Process(pid).name()
+    return ""
+
+
+def _space(handle: Any, nvml: Any) -> tuple[int | None, int | None]:
+    # The second version leaves out of 'used' what the driver keeps for itself.
+    memory = _ask(nvml.nvmlDeviceGetMemoryInfo, handle, pynvml.nvmlMemory_v2)
+    memory = memory or _ask(nvml.nvmlDeviceGetMemoryInfo, handle)
+    return (int(memory.total), int(memory.used)) if memory else (None, None)

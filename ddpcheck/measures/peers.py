@@ -1,0 +1,25 @@
+"""Who is slower than its peers: the ranks with the same hardware, doing the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from statistics import median_high
+
+
+def slower_than_peers(
+    speeds: Mapping[int, float], kinds: Mapping[int, str], least_ratio: float
+) -> dict[int, float]:
+    """Return the ranks below ``least_ratio`` of the median of their kind, with that median.
+
+    The higher of two middle values counts: of two ranks, the slower one is compared with the
+    faster one. A rank that is alone in its kind has no peers.
+    """
+    groups: dict[str, list[int]] = {}
+    for rank in sorted(speeds):
+        groups.setdefault(kinds[rank], []).append(rank)
+    middles = {kind: median_high(speeds[rank] for rank in own) for kind, own in groups.items()}
+    return {
+        rank: middles[kinds[rank]]
+        for rank in sorted(speeds)
+        if speeds[rank] < least_ratio * middles[kinds[rank]]
+    }

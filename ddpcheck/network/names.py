@@ -1,0 +1,137 @@
+"""Where names of hosts lead to, within a bound: a name server that is gone costs seconds each."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Iterable
+from contextlib import suppress
+from functools import cache
+from threading import Thread
+from time import monotonic
+from typing import Protocol
+
+import msgspec
+
+from ddpcheck.network.polling import wait_until
+
+# Two tries of the resolver, at 5 s each, are its own patience (resolv.conf(5), timeout).
+OWN_NAME_S = 6.0
+# Ranks come out of one stage together; another check may have kept one of them for longer.
+PATIENCE_S = 5.0
+FALLBACK = "127.0.0.1"
+
+
+class Store(Protocol):
+    """What gathering names needs of the run's store."""
+
+    def set(self, key: str, value: str, /) -> None:
+        """Write a text."""
+
+    def add(self, key: str, amount: int, /) -> int:
+        """Add to a number, 0 at first, and return the sum."""
+        ...
+
+    def check(self, keys: list[str], /) -> bool:
+        """Return whether all keys are there, without waiting."""
+        ...
+
+    def multi_get(self, keys: list[str], /) -> list[bytes]:
+        """Return the values of these keys, waiting for them."""
+        ...
+
+
+class OwnName(msgspec.Struct, frozen=True):
+    """Where a host's own name leads to on that host.
+
+    ``usable`` is the first address that a socket can be bound to, and gloo's choice: the loopback
+    when there is none, and '' when the answer took too long to know.
+    """
+
+    found: tuple[str, ...]
+    usable: str
+
+    @property
+    def is_loopback(self) -> bool:
+        """Return whether gloo would tell the others an address that leads to themselves."""
+        return bool(self.usable) and ipaddress.ip_address(self.usable).is_loopback
+
+
+@cache
+def own_name(host: str) -> OwnName:
+    """Return where this host's own name leads to; asks once."""
+    told = resolved_all([host], OWN_NAME_S)
+    found = told.get(host)
+    if found is None:
+        return OwnName((), "")
+    return OwnName(found, next(filter(_can_be_bound, found), FALLBACK))
+
+
+def resolved_all(names: Iterable[str], budget_s: float) -> dict[str, tuple[str, ...]]:
+    """Return the addresses of all names that there was an answer for in time, asked at once.
+
+    None at all is an answer, too. Nothing ends the resolver: a thread is left to it.
+    """
+    answers: dict[str, tuple[str, ...]] = {}
+    asking = [
+        Thread(target=lambda name=name: answers.update({name: _addresses(name)}), daemon=True)
+        for name in dict.fromkeys(names)
+    ]
+    for each in asking:
+        each.start()
+    end = monotonic() + budget_s
+    for each in asking:
+        each.join(max(0.0, end - monotonic()))
+    return dict(answers)
+
+
+def names_of_hosts(
+    store: Store, prefix: str, world_size: int, host: str, domain: str
+) -> list[str] | None:
+    """Return the names of all hosts, to the first rank of each host to come; None to the others.
+
+    ``domain`` tells hosts apart. Every key begins with ``prefix``.
+    """
+    first = False
+    try:
+        first = store.add(f"{prefix}/on/{domain}", 1) == 1
+        if first:
+            number = store.add(f"{prefix}/hosts", 1) - 1
+            store.set(f"{prefix}/host/{number}", host)
+    finally:  # whatever happens here, nobody else waits for this rank
+        store.add(f"{prefix}/come", 1)
+    if not first:
+        return None
+    wait_until(lambda: store.add(f"{prefix}/come", 0) >= world_size, PATIENCE_S)
+    keys = [f"{prefix}/host/{number}" for number in range(store.add(f"{prefix}/hosts", 0))]
+    there = [key for key in keys if store.check([key])]
+    return sorted({name.decode() for name in store.multi_get(there)})
+
+
+def is_address(text: str) -> bool:
+    """Return whether a host is given as an address, which needs no resolver."""
+    try:
+        ipaddress.ip_address(text.partition("%")[0])
+    except ValueError:
+        return False
+    return True
+
+
+def loopbacks(addresses: Iterable[str]) -> list[str]:
+    """Return those of the addresses that lead to whoever uses them."""
+    return [each for each in addresses if ipaddress.ip_address(each).is_loopback]
+
+
+def _addresses(name: str) -> tuple[str, ...]:
+    with suppress(OSError, ValueError):  # no such name; UnicodeError: it can be no name
+        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+        return tuple(dict.fromkeys(str(place[0]).partition("%")[0] for *_, place in found))
+    return ()
+
+
+def _can_be_bound(address: str) -> bool:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with suppress(OSError), socket.socket(family, socket.SOCK_STREAM) as trying:
+        trying.bind((address, 0))
+        return True
+    return False

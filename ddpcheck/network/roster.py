@@ -1,0 +1,153 @@
+"""The hosts of a run: one rank of each listens, all learn of each other, and who visits whom."""
+
+import secrets
+import socket
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from ddpcheck.machine.interfaces import loopback_domain
+from ddpcheck.network.echo import Listener, listen
+from ddpcheck.network.polling import wait_until
+from ddpcheck.network.reach import resolved
+
+Answer = TypeVar("Answer")
+
+# Ranks come out of one stage together; what is before a check in its own stage may take one of
+# them longer: a name server that does not answer, say.
+PATIENCE_S = 5.0
+# A listener outlives the visits of the others, who may have waited as long before them.
+LIFETIME_S = 3 * PATIENCE_S
+# Among more hosts each visits those at distances 1, 2, 4, ... to both sides.
+EVERYBODY_COUNT = 16
+RESOLVE_S = 2.0
+DISCARD_PORT = 9  # RFC 863; nothing is sent there
+
+
+class Store(Protocol):
+    """What a roster needs of the run's store."""
+
+    def set(self, key: str, value: str, /) -> None:
+        """Write a text."""
+
+    def add(self, key: str, amount: int, /) -> int:
+        """Add to a number, 0 at first, and return the sum."""
+        ...
+
+    def check(self, keys: list[str], /) -> bool:
+        """Return whether all keys are there, without waiting."""
+        ...
+
+    def multi_get(self, keys: list[str], /) -> list[bytes]:
+        """Return the values of these keys, waiting for them."""
+        ...
+
+
+class Here(msgspec.Struct, frozen=True):
+    """Where a rank is; ``place`` is its host's alone, where names may be the same.
+
+    ``address`` is the host's own for the others, '' when there is none that they could reach.
+    """
+
+    host: str
+    place: str
+    address: str
+
+
+class Seat(msgspec.Struct, frozen=True):
+    """One host: its name, ``place``, which no other host has, and the listener on it."""
+
+    host: str
+    place: str
+    listener: Listener
+
+
+class Roster(msgspec.Struct, frozen=True):
+    """What one rank knows of the hosts; ``peers`` are those that it visits."""
+
+    hosts_count: int
+    own: Seat | None
+    peers: tuple[Seat, ...]
+
+
+def place_of(host: str, root: Path = Path("/")) -> str:
+    """Return a text that the processes of one network and host name have in common.
+
+    A kernel's boot id does not tell machines apart that go back to one snapshot.
+    """
+    return f"{loopback_domain(host, root)} {host}"
+
+
+def call_together(store: Store, prefix: str, world_size: int, here: Here) -> Roster:
+    """Return the roster, once all ranks have come or patience is at its end.
+
+    The first rank of a host to come listens, where it has an address, and visits; the others of
+    the host have nothing to do. Every key begins with ``prefix``.
+    """
+    own = None
+    try:
+        if store.add(f"{prefix}/on/{here.place}", 1) == 1:
+            own = _enter(store, prefix, here)
+    finally:  # whatever happens here, nobody else waits for this rank
+        store.add(f"{prefix}/come", 1)
+    wait_until(lambda: store.add(f"{prefix}/come", 0) >= world_size, PATIENCE_S)
+    hosts_count = store.add(f"{prefix}/hosts", 0)
+    if own is None:
+        return Roster(hosts_count, None, ())
+    keys = [f"{prefix}/host/{number}" for number in range(hosts_count)]
+    # A host that came late may have been counted, and not told its place yet.
+    told = store.multi_get([key for key in keys if store.check([key])])
+    seats = [msgspec.json.decode(each, type=Seat) for each in told]
+    return Roster(hosts_count, own, peers_of(own, seats))
+
+
+def _enter(store: Store, prefix: str, here: Here) -> Seat | None:
+    number = store.add(f"{prefix}/hosts", 1) - 1
+    if not here.address:
+        return None
+    own = Seat(here.host, here.place, listen(here.address, secrets.token_hex(8), LIFETIME_S))
+    store.set(f"{prefix}/host/{number}", msgspec.json.encode(own).decode())
+    return own
+
+
+def peers_of(own: Seat, seats: Sequence[Seat]) -> tuple[Seat, ...]:
+    """Return whom a host visits: everybody, or among many those at some distances in the ring."""
+    ring = sorted(seats, key=lambda seat: (seat.host, seat.place))
+    here = ring.index(own)
+    if len(ring) <= EVERYBODY_COUNT:
+        return (*ring[here + 1 :], *ring[:here])
+    steps = [1 << power for power in range((len(ring) // 2).bit_length())]
+    places = [(here + side * step) % len(ring) for step in steps for side in (1, -1)]
+    return tuple(ring[place] for place in dict.fromkeys(places) if place != here)
+
+
+def visit_all(
+    visit: Callable[[Listener], Answer], seats: Sequence[Seat]
+) -> list[tuple[Seat, Answer]]:
+    """Return what visiting each of these gives, all at the same time."""
+    with ThreadPoolExecutor(max(1, len(seats))) as pool:
+        return list(zip(seats, pool.map(lambda seat: visit(seat.listener), seats), strict=True))
+
+
+def address_towards(host: str) -> str:
+    """Return this host's own address on the way to a host, '' when there is no way.
+
+    No packet is sent: the kernel chooses the address with the route.
+    """
+    places = resolved(host, DISCARD_PORT, RESOLVE_S)
+    for family, place in [] if isinstance(places, str) else places:
+        with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as asking:
+            asking.connect(place)
+            return str(asking.getsockname()[0]).partition("%")[0]
+    return ""
+
+
+def ephemeral_ports(root: Path = Path("/")) -> str:
+    """Return the ports that the kernel hands out, as "32768-60999"."""
+    with suppress(OSError):
+        return "-".join((root / "proc/sys/net/ipv4/ip_local_port_range").read_text().split())
+    return "1024-65535"

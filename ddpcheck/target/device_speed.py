@@ -1,0 +1,65 @@
+"""How fast a GPU multiplies, and copies from and to the host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+# Some products in one go hide what starting one takes.
+GO_COUNT = 10
+FIRST_WITH_BF16 = (8, 0)  # compute capability; older GPUs emulate it
+# Large enough that a copy's start does not count; small enough to leave the link to others.
+COPY_BYTES = 8 * 2**20
+# Ranks that copy at once halve each other's speed: each lets the link alone for 20 times as long
+# as it copies, by filling memory, so that some of its copies have the link for themselves.
+FILLED_BYTES = 64 * 2**20
+FILLS_COUNT = 150
+
+
+def matmul_tflops(device: str, size: int, goes: int) -> list[float]:
+    """Return the TFLOP/s of each go of square bfloat16 products (float16 where it is emulated).
+
+    A product of two n by n matrices counts as 2 n ** 3 operations.
+    """
+    native = torch.cuda.get_device_capability(device) >= FIRST_WITH_BF16
+    dtype = torch.bfloat16 if native else torch.float16
+    # Random numbers, as in training: a GPU draws less power, and runs faster, on zeros.
+    random = torch.Generator(device).manual_seed(0)
+    left = torch.randn(size, size, device=device, generator=random).to(dtype)
+    out = torch.empty_like(left)
+
+    def multiply() -> None:
+        for _ in range(GO_COUNT):
+            torch.mm(left, left, out=out)
+
+    took_s = _timed_s(multiply, lambda: None, goes)
+    return [2 * size**3 * GO_COUNT / each_s / 1e12 for each_s in took_s]
+
+
+def copy_gbps(device: str, goes: int) -> tuple[float, float]:
+    """Return decimal GB/s of the fastest copy from pinned host memory to the GPU, and back."""
+    there = torch.empty(COPY_BYTES, dtype=torch.uint8, device=device)
+    here = torch.empty(COPY_BYTES, dtype=torch.uint8, pin_memory=True)
+    filled = torch.empty(FILLED_BYTES, dtype=torch.uint8, device=device)
+
+    def pause() -> None:
+        for _ in range(FILLS_COUNT):
+            filled.zero_()
+
+    to_device_s = _timed_s(lambda: there.copy_(here, non_blocking=True), pause, goes)
+    to_host_s = _timed_s(lambda: here.copy_(there, non_blocking=True), pause, goes)
+    return COPY_BYTES / min(to_device_s) / 1e9, COPY_BYTES / min(to_host_s) / 1e9
+
+
+def _timed_s(work: Callable[[], object], pause: Callable[[], None], goes: int) -> list[float]:
+    """Return the seconds of each go but the first one, by the GPU's own clock."""
+    marks: list[tuple[torch.cuda.Event, torch.cuda.Event]] = []
+    for _ in range(goes + 1):
+        pause()
+        marks.append((torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)))
+        marks[-1][0].record()
+        work()
+        marks[-1][1].record()
+    marks[-1][1].synchronize()
+    return [start.elapsed_time(end) / 1e3 for start, end in marks[1:]]

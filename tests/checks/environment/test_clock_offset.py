@@ -1,0 +1,116 @@
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+import pytest
+import torch
+from contexts import context_with
+
+from ddpcheck.check import Meeting, Skip
+from ddpcheck.checks.environment import clock_offset
+from ddpcheck.checks.environment.clock_offset import Facts, judge, probe, summarize
+from ddpcheck.finding import Severity
+
+NOW_S = 1.8e9
+
+
+def ranks(
+    *offsets_s: float, each: int = 8, exact_s: float = 0.01, late_s: float = 0.0
+) -> dict[int, Facts]:
+    """Return the ranks of hosts whose clocks are wrong by that much."""
+    return {
+        host * each + local: Facts(
+            f"node{host}",
+            NOW_S + offset_s - exact_s - late_s * local,
+            NOW_S + offset_s + exact_s,
+        )
+        for host, offset_s in enumerate(offsets_s)
+        for local in range(each)
+    }
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        pytest.param(ranks(0.0, each=1), id="one rank"),
+        pytest.param(ranks(0.0), id="one host"),
+        pytest.param(ranks(0.0, 0.5), id="half a second"),
+        pytest.param(ranks(0.0, 30.0, exact_s=20.0), id="nothing can be said"),
+        pytest.param(ranks(*[0.01 * host for host in range(125)]), id="1000 ranks"),
+    ],
+)
+def test_silent(facts: dict[int, Facts]) -> None:
+    assert judge(facts) == []
+
+
+@pytest.mark.parametrize(
+    ("offset_s", "words"), [(90.0, "89.9 s or more ahead of"), (-3600.0, "3600.0 s or more behind")]
+)
+def test_the_host_that_is_apart_is_named(offset_s: float, words: str) -> None:
+    (finding,) = judge(ranks(0.0, offset_s, 0.1))
+    assert finding.severity is Severity.INFO
+    assert finding.ranks == tuple(range(8, 16))
+    assert f"the clock of node1 is {words}" in finding.message
+    assert "node1" in finding.fix
+
+
+def test_of_two_hosts_neither_is_the_wrong_one() -> None:
+    (finding,) = judge(ranks(0.0, 90.0))
+    assert finding.ranks == tuple(range(16))
+
+
+def test_the_rank_that_knows_best_speaks_for_its_host() -> None:
+    (finding,) = judge(ranks(0.0, 5.0, 0.0, late_s=20.0))
+    assert "5.0 s" in finding.message
+
+
+def test_summary() -> None:
+    assert summarize(ranks(0.0, 0.1)) == "compared within 0.02 s"
+
+
+def facts_of(world: int, *, absent: int = 0) -> list[Facts | str]:
+    def run(rank: int) -> Facts | str:
+        context = context_with(
+            rank=rank,
+            world_size=world,
+            host=f"node{rank}",
+            store=stores[rank],
+            timeout=timedelta(seconds=10 if not absent else 0.2),
+        )
+        try:
+            return probe(context)
+        except Skip as skip:
+            return str(skip)
+
+    server = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    stores = [
+        torch.distributed.TCPStore("127.0.0.1", server.port, wait_for_workers=False)
+        for _ in range(world)
+    ]
+    with ThreadPoolExecutor(world) as pool:
+        return list(pool.map(run, range(world - absent)))
+
+
+def test_ranks_meet_and_agree() -> None:
+    began_s = time.time()
+    told = facts_of(4)
+    facts = {rank: own for rank, own in enumerate(told) if isinstance(own, Facts)}
+    assert len(facts) == 4
+    assert all(began_s <= own.earliest_s <= own.latest_s for own in facts.values())
+    # One clock: there is a moment that all of them agree on.
+    assert max(f.earliest_s for f in facts.values()) <= min(f.latest_s for f in facts.values())
+    assert judge(facts) == []
+
+
+def test_a_rank_that_stays_away_holds_nobody_up() -> None:
+    assert facts_of(3, absent=1) == ["the ranks did not come together"] * 2
+
+
+def test_without_a_store_or_a_meeting_it_is_skipped() -> None:
+    with pytest.raises(Skip, match="no store"):
+        probe(context_with())
+    store = torch.distributed.HashStore()
+    with pytest.raises(Skip, match="cannot meet"):
+        probe(context_with(store=store, meeting=Meeting("here:1", 1.0, error="no route")))
+    assert probe(context_with(store=store)).host == "node0"
+    assert store.check([f"{clock_offset.KEYS}/first/go"])

@@ -1,0 +1,94 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from contexts import context_with
+
+from ddpcheck.check import Skip
+from ddpcheck.checks.environment import low_locked_memory
+from ddpcheck.checks.environment.low_locked_memory import Facts, judge, probe
+from ddpcheck.finding import Confidence, Severity
+
+KIB, MIB, GIB = 2**10, 2**20, 2**30
+PORTS = ["mlx5_0:1", "mlx5_1:1"]
+
+
+def ranks(soft: int | None, world: int = 16, hosts: int = 2) -> dict[int, Facts]:
+    return {r: Facts(f"node{r * hosts // world}", soft, PORTS) for r in range(world)}
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        pytest.param(ranks(None), id="no limit"),
+        pytest.param(ranks(64 * GIB), id="nearly no limit"),
+        pytest.param(ranks(64 * KIB, 8, 1), id="one host needs no card"),
+        pytest.param(ranks(None, 1000, 125), id="1000 ranks"),
+    ],
+)
+def test_silent(facts: dict[int, Facts]) -> None:
+    assert judge(facts) == []
+
+
+@pytest.mark.parametrize(("soft", "told"), [(64 * KIB, "64 KiB"), (8 * MIB, "8 MiB"), (0, "0 b")])
+def test_the_defaults_break_nccl(soft: int, told: str) -> None:
+    (finding,) = judge(ranks(None) | {3: Facts("node0", soft, PORTS)})
+    assert (finding.severity, finding.confidence) == (Severity.ERROR, Confidence.HIGH)
+    assert finding.ranks == (3,)
+    words = ["rank 3 on node0", told, "mlx5_0:1"]
+    assert [word for word in words if word not in finding.message] == []
+    assert "memlock=-1" in finding.fix
+
+
+def test_little_is_a_warning() -> None:
+    (finding,) = judge(ranks(64 * MIB))
+    assert finding.severity is Severity.WARNING
+    assert finding.ranks == tuple(range(16))
+
+
+def test_many_hosts_are_one_finding() -> None:
+    (finding,) = judge(ranks(64 * KIB, 1000, 125))
+    assert "and 117 more" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("device", "environ", "ports", "reason"),
+    [
+        ("cpu", {}, PORTS, "no GPU"),
+        ("cuda:0", {}, [], "no InfiniBand"),
+        ("cuda:0", {"NCCL_IB_DISABLE": "1"}, PORTS, "told"),
+        ("cuda:0", {"NCCL_NET": "Socket"}, PORTS, "told"),
+    ],
+)
+def test_where_nccl_uses_no_card_it_is_skipped(
+    device: str,
+    environ: dict[str, str],
+    ports: list[str],
+    reason: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(low_locked_memory, "active_rdma_ports", lambda: ports)
+    with pytest.raises(Skip, match=reason):
+        probe(context_with(device=device, environ=environ))
+
+
+SOURCE = """
+import resource, sys
+sys.path.insert(0, sys.argv[1])
+resource.setrlimit(resource.RLIMIT_MEMLOCK, (65536, 65536))
+from contexts import context_with
+from ddpcheck.checks.environment import low_locked_memory as check
+check.active_rdma_ports = lambda: ["mlx5_0:1"]
+check.has_capability = lambda bit: sys.argv[2] == "privileged"
+print(check.probe(context_with(device="cuda:0")).soft_bytes)
+"""
+
+
+@pytest.mark.parametrize(("user", "told"), [("plain", "65536"), ("privileged", "None")])
+def test_the_limit_is_that_of_the_rank_itself(user: str, told: str) -> None:
+    tests = str(Path(__file__).parents[2])
+    done = subprocess.run(
+        [sys.executable, "-c", SOURCE, tests, user], check=True, capture_output=True, text=True
+    )
+    assert done.stdout.strip() == told

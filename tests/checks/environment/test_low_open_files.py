@@ -1,0 +1,101 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+from contexts import context_with
+
+from ddpcheck.check import Skip
+from ddpcheck.checks.environment import low_open_files
+from ddpcheck.checks.environment.low_open_files import Facts, judge, probe, summarize
+from ddpcheck.finding import Severity
+
+
+def ranks(
+    soft: int | None, world: int = 2, opened: int = 40, sharing: str = "file_descriptor"
+) -> dict[int, Facts]:
+    return {r: Facts(f"node{r // 8}", soft, 524288, opened, sharing) for r in range(world)}
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        pytest.param(ranks(1024, 1), id="the default, one rank"),
+        pytest.param(ranks(1024, 8), id="the default, one node"),
+        pytest.param(ranks(1024, 128), id="the default, 128 ranks"),
+        pytest.param(ranks(256, 2, sharing="file_system"), id="a Mac"),
+        pytest.param(ranks(65536, 1024), id="1024 ranks"),
+        pytest.param(ranks(None, 1024), id="no limit"),
+        pytest.param(ranks(1024, 8, opened=700), id="many files open"),
+    ],
+)
+def test_silent(facts: dict[int, Facts]) -> None:
+    assert judge(facts) == []
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        pytest.param(ranks(128, 2), id="ulimit -n 128"),
+        pytest.param(ranks(1024, 1024), id="a socket to each of 1023 ranks"),
+        pytest.param(ranks(1024, 2, opened=1000), id="all in use"),
+        pytest.param(ranks(64, 16, sharing="file_system"), id="sockets alone"),
+    ],
+)
+def test_too_few(facts: dict[int, Facts]) -> None:
+    (finding,) = judge(facts)
+    assert finding.severity is Severity.WARNING
+    assert finding.ranks == tuple(facts)
+    assert "rank 0 on node0" in finding.message
+    assert f"{facts[0].open_count} open" in finding.message
+    assert "ulimit -n 65536" in finding.fix
+    assert ("set_sharing_strategy" in finding.fix) == (facts[0].sharing == "file_descriptor")
+
+
+def test_only_the_rank_that_is_short_is_named() -> None:
+    facts = ranks(1024, 16) | {9: Facts("node1", 128, 128, 40, "file_descriptor")}
+    (finding,) = judge(facts)
+    assert finding.ranks == (9,)
+    assert "rank 9 on node1" in finding.message
+    assert "hard limit is 128" in finding.fix
+    assert "--ulimit nofile" in finding.fix
+
+
+def test_summary() -> None:
+    assert summarize(ranks(None)) == "40 files open at most, of any number"
+    assert summarize(ranks(1024)) == "40 files open at most, of 1024"
+
+
+def test_where_open_files_cannot_be_counted_it_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(low_open_files, "open_file_count", lambda: 0)
+    with pytest.raises(Skip, match="open"):
+        probe(context_with())
+
+
+def test_a_real_low_limit() -> None:
+    source = (
+        "import resource, sys, msgspec\n"
+        "sys.path.insert(0, sys.argv[1])\n"
+        "from contexts import context_with\n"
+        "from ddpcheck.checks.environment.low_open_files import probe\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))\n"
+        "sys.stdout.buffer.write(msgspec.json.encode(probe(context_with())))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", source, str(Path(__file__).parents[2])],
+        capture_output=True,
+        check=True,
+    )
+    facts = msgspec.json.decode(done.stdout, type=Facts)
+    assert (facts.soft, facts.hard) == (128, 128)
+    assert 3 <= facts.open_count < 40
+    assert facts.sharing == "file_descriptor"
+    # Alone it does with 128; among 16 ranks it does not.
+    assert [finding.severity for finding in judge(dict.fromkeys(range(16), facts))] == ["warning"]
+    assert judge({0: facts}) == []
+
+
+def test_this_process_is_within_its_limit() -> None:
+    facts = probe(context_with())
+    assert judge(dict.fromkeys(range(8), facts)) == []

@@ -1,0 +1,131 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+from contexts import context_with
+
+from ddpcheck.check import Skip
+from ddpcheck.checks.environment import small_shared_memory
+from ddpcheck.checks.environment.small_shared_memory import Facts, judge, probe, summarize
+from ddpcheck.finding import Confidence, Severity
+
+MIB = 2**20
+GPU = "2.28.9"
+
+
+def ranks(
+    free_mib: float, size_mib: float = 0, *, world: int = 1, hosts: int = 1, nccl: str = ""
+) -> dict[int, Facts]:
+    size_bytes = int((size_mib or max(free_mib, 1024)) * MIB)
+    return {
+        rank: Facts(f"node{rank * hosts // world}", size_bytes, int(free_mib * MIB), nccl)
+        for rank in range(world)
+    }
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        pytest.param(ranks(8000), id="a laptop"),
+        pytest.param(ranks(24_000, world=8), id="8 ranks on a CPU"),
+        pytest.param(ranks(100, world=2), id="a small machine for tests"),
+        pytest.param(ranks(64_000, world=8, nccl=GPU), id="8 GPUs"),
+        pytest.param(ranks(1023, 1024, world=8, nccl=GPU), id="what NCCL's manual asks for"),
+        pytest.param(ranks(64_000, world=16, hosts=2, nccl=GPU), id="2 hosts"),
+        pytest.param(ranks(100_000, world=1000, hosts=125, nccl=GPU), id="1000 ranks"),
+        pytest.param(ranks(1023, 1024, nccl=GPU), id="one GPU"),
+    ],
+)
+def test_silent(facts: dict[int, Facts]) -> None:
+    assert judge(facts) == []
+
+
+@pytest.mark.parametrize("nccl", [GPU, "2.20.5"])
+def test_nccl_cannot_start_over_the_network(nccl: str) -> None:
+    facts = ranks(64_000, world=16, hosts=2, nccl=nccl) | {
+        rank: Facts("node1", 64 * MIB, 3 * MIB, nccl) for rank in range(8, 16)
+    }
+    (finding,) = judge(facts)
+    assert (finding.severity, finding.confidence) == (Severity.ERROR, Confidence.HIGH)
+    assert finding.ranks == tuple(range(8, 16))
+    words = ["node1", "3 MiB", "64 MiB", "31.5 MiB" if nccl == GPU else "10 MiB"]
+    assert [word for word in words if word not in finding.message] == []
+    assert "--shm-size" in finding.fix
+    assert "medium: Memory" in finding.fix
+    assert "NCCL_SHM_DISABLE" not in finding.fix
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        pytest.param(ranks(3, 64, nccl=GPU, world=8), id="almost none, over NVLink it may do"),
+        pytest.param(ranks(63, 64, nccl=GPU, world=8), id="a container's default, 8 GPUs"),
+        pytest.param(ranks(63, 64, nccl=GPU), id="a container's default, one GPU"),
+        pytest.param(ranks(63, 64, nccl=GPU, world=16, hosts=2), id="two queues do not fit"),
+        pytest.param(ranks(8, 8, world=2), id="not even a batch"),
+        pytest.param(ranks(10, 20_000, world=2), id="filled by others"),
+    ],
+)
+def test_what_may_run_short_is_a_warning(facts: dict[int, Facts]) -> None:
+    (finding,) = judge(facts)
+    assert finding.severity is Severity.WARNING
+    assert finding.confidence is Confidence.MEDIUM
+    assert finding.ranks == tuple(facts)
+
+
+def test_a_containers_default_is_told_on_a_cpu() -> None:
+    (finding,) = judge(ranks(63.9, 64, world=8))
+    assert finding.severity is Severity.INFO
+
+
+def test_a_hundred_hosts_are_one_finding() -> None:
+    (finding,) = judge(ranks(1, 64, world=800, hosts=100, nccl=GPU))
+    assert len(finding.ranks) == 800
+    assert "and 92 more" in finding.message
+    assert len(finding.message) < 400
+
+
+def test_summary() -> None:
+    facts = ranks(1024) | {1: Facts("node1", 64 * MIB, 3 * MIB, "")}
+    assert summarize(facts) == "3 MiB free at least"
+
+
+def test_a_system_without_shared_memory_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(small_shared_memory, "shared_memory", lambda: None)
+    with pytest.raises(Skip, match="/dev/shm"):
+        probe(context_with())
+
+
+@pytest.mark.parametrize(
+    ("device", "loaded", "told"), [("cpu", GPU, ""), ("cuda:0", GPU, GPU), ("cuda:0", "", "2")]
+)
+def test_nccl_counts_on_a_gpu_only(
+    device: str, loaded: str, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(small_shared_memory, "nccl_in_use", lambda: loaded)
+    assert probe(context_with(device=device)).nccl == told
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="mounting needs root")
+def test_a_real_small_shared_memory() -> None:
+    source = (
+        "import sys, msgspec\n"
+        "from contexts import context_with\n"
+        "from ddpcheck.checks.environment.small_shared_memory import probe\n"
+        "sys.stdout.buffer.write(msgspec.json.encode(probe(context_with())))\n"
+    )
+    mounted = 'mount -t tmpfs -o size=8m tmpfs /dev/shm && exec "$@"'
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", mounted, "sh", sys.executable, "-c", source],
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True,
+        check=True,
+    )
+    facts = msgspec.json.decode(done.stdout, type=Facts)
+    assert facts.size_bytes == 8 * MIB
+    (finding,) = judge({0: facts})
+    assert finding.severity is Severity.WARNING
+    assert "of 8 MiB" in finding.message

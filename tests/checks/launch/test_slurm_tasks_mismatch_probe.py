@@ -1,0 +1,43 @@
+import pytest
+from contexts import context_with
+
+from ddpcheck.check import Skip
+from ddpcheck.checks.launch.slurm_tasks_mismatch import probe
+
+STEP = {
+    "SLURM_JOB_ID": "4711",
+    "SLURM_STEP_ID": "0",
+    "SLURM_PROCID": "9",
+    "SLURM_LOCALID": "1",
+    "SLURM_STEP_NUM_TASKS": "16",
+    "SLURM_STEP_NUM_NODES": "2",
+    "SLURM_STEP_TASKS_PER_NODE": "8(x2)",
+    "WORLD_SIZE": "16",
+    "RANK": "",
+}
+
+
+def test_probe_reads_what_srun_told() -> None:
+    facts = probe(context_with(environ=STEP))
+    assert (facts.step, facts.tasks, facts.nodes, facts.tasks_on_nodes) == ("4711.0", 16, 2, (8, 8))
+    assert (facts.has_agent, facts.gpus) == (False, 0)
+    assert facts.numbers["SLURM_PROCID"] == 9
+    assert "RANK" not in facts.numbers
+
+
+def test_probe_sees_the_agent() -> None:
+    assert probe(context_with(environ=STEP | {"TORCHELASTIC_RUN_ID": "x"})).has_agent
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        pytest.param({}, id="no Slurm"),
+        pytest.param({"SLURM_PROCID": "0", "SLURM_NTASKS": "8"}, id="a batch script"),
+        pytest.param(STEP | {"SLURM_STEP_ID": "4294967290"}, id="an interactive shell"),
+        pytest.param(STEP | {"SLURM_HET_SIZE": "2"}, id="a heterogeneous job"),
+    ],
+)
+def test_what_is_no_task_is_skipped(environ: dict[str, str]) -> None:
+    with pytest.raises(Skip):
+        probe(context_with(environ=environ))

@@ -1,0 +1,146 @@
+from pathlib import Path
+from types import SimpleNamespace
+
+import msgspec
+import pytest
+from contexts import context_with
+from rdma_trees import LINK_LOCAL, USUAL, V1, V2, add_device
+
+from ddpcheck.check import Skip
+from ddpcheck.checks.network import wrong_gid_index
+from ddpcheck.checks.network.wrong_gid_index import Facts, judge, probe, summarize
+from ddpcheck.finding import Confidence, Severity
+from ddpcheck.machine.infiniband import Gid, Port
+from ddpcheck.network.rdma import Rdma, rdma
+
+OLD, NEW = (2, 20, 5), (2, 28, 9)
+LATE = {0: (LINK_LOCAL, V1), 1: (LINK_LOCAL, V2), 4: ("10.0.0.1", V1), 5: ("10.0.0.1", V2)}
+BARE = {0: (LINK_LOCAL, V1), 1: (LINK_LOCAL, V2)}
+
+
+def port(table: dict[int, tuple[str, str]], device: int = 0) -> Port:
+    gids = tuple(Gid(index, *gid) for index, gid in table.items())
+    return Port(f"mlx5_{device}", 1, "ACTIVE", "LinkUp", "Ethernet", usable=True, gids=gids)
+
+
+def ranks(
+    *tables: dict[int, tuple[str, str]], index: int | None = None, nccl: tuple[int, ...] = NEW
+) -> dict[int, Facts]:
+    """Return the facts of two ranks a host, one host a table of addresses."""
+    return {
+        2 * host + local: Facts(
+            Rdma(f"node{host}", f"p{host}", (port(table),), gid_index=index), nccl
+        )
+        for host, table in enumerate(tables)
+        for local in range(2)
+    }
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        pytest.param(ranks(USUAL, USUAL), id="NCCL chooses"),
+        pytest.param(ranks(USUAL, LATE), id="NCCL chooses on each host"),
+        pytest.param(ranks(USUAL, USUAL, index=3, nccl=OLD), id="the right one is set"),
+        pytest.param(ranks(USUAL, USUAL, index=3), id="the right one is set, and need not be"),
+        pytest.param(ranks(USUAL, nccl=OLD), id="one host"),
+        pytest.param(ranks(BARE, BARE, nccl=OLD), id="no better one anywhere"),
+        pytest.param(ranks({}, {}, index=3), id="a table that cannot be read"),
+    ],
+)
+def test_silent(facts: dict[int, Facts]) -> None:
+    assert judge(facts) == []
+
+
+def test_an_old_nccl_takes_the_first_one() -> None:
+    (finding,) = judge(ranks(USUAL, USUAL, nccl=OLD))
+    assert (finding.severity, finding.confidence) == (Severity.WARNING, Confidence.MEDIUM)
+    assert finding.ranks == (0, 1, 2, 3)
+    words = ["mlx5_0:1 on node0", LINK_LOCAL, V1, "not set", "2.20.5"]
+    assert [word for word in words if word not in finding.message] == []
+    assert finding.fix == "export NCCL_IB_GID_INDEX=3 on all ranks"
+
+
+@pytest.mark.parametrize("index", [0, 1, 2])
+def test_a_setting_that_is_not_routable(index: int) -> None:
+    (finding,) = judge(ranks(USUAL, USUAL, index=index))
+    assert finding.severity is Severity.WARNING
+    assert "export NCCL_IB_GID_INDEX=3" in finding.fix
+
+
+def test_a_setting_that_does_not_exist() -> None:
+    (finding,) = judge(ranks(USUAL, USUAL, index=7))
+    assert (finding.severity, finding.confidence) == (Severity.ERROR, Confidence.HIGH)
+    assert finding.ranks == (0, 1, 2, 3)
+    assert "export NCCL_IB_GID_INDEX=3" in finding.fix
+
+
+def test_a_setting_that_is_right_on_other_hosts() -> None:
+    (finding,) = judge(ranks(USUAL, LATE, USUAL, index=3))
+    assert finding.severity is Severity.ERROR
+    assert finding.ranks == (2, 3)
+    assert "unset NCCL_IB_GID_INDEX" in finding.fix
+
+
+def test_an_old_nccl_needs_one_for_each_host() -> None:
+    (finding,) = judge(ranks(USUAL, LATE, index=3, nccl=OLD))
+    assert finding.ranks == (2, 3)
+    assert "5 for mlx5_0:1 on node1" in finding.fix
+
+
+def test_a_port_without_an_ip_address() -> None:
+    (finding,) = judge(ranks(USUAL, BARE))
+    assert finding.severity is Severity.WARNING
+    assert finding.ranks == (2, 3)
+    assert "IP address" in finding.fix
+    assert "mlx5_0:1" in finding.fix
+
+
+def test_one_port_of_several_may_not_be_used() -> None:
+    facts = ranks(USUAL, USUAL, index=3)
+    own = facts[2].rdma
+    odd = msgspec.structs.replace(own, ports=(*own.ports, port(BARE, device=1)))
+    (finding,) = judge(facts | {2: Facts(odd, NEW)})
+    assert finding.severity is Severity.WARNING
+    assert finding.ranks == (2,)
+    assert "mlx5_1:1" in finding.message
+
+
+def test_many_hosts_are_one_finding() -> None:
+    (finding,) = judge(ranks(*[USUAL] * 100, nccl=OLD))
+    assert len(finding.ranks) == 200
+    assert len(finding.message) < 2000
+
+
+def test_summary() -> None:
+    assert summarize(ranks(USUAL, USUAL)) == "not set"
+    assert summarize(ranks(USUAL, index=3)) == "NCCL_IB_GID_INDEX=3"
+
+
+def test_probe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    add_device(tmp_path, "mlx5_0", layer="Ethernet", gids=USUAL)
+    monkeypatch.setattr(wrong_gid_index, "rdma", lambda h, e: rdma(h, e, tmp_path))
+    fakes = {"torch.cuda.nccl": SimpleNamespace(version=lambda: OLD)}
+    monkeypatch.setattr(wrong_gid_index, "import_module", fakes.__getitem__)
+    nccl = context_with(backend="nccl", device="cuda:0", environ={"NCCL_IB_GID_INDEX": "3"})
+    told = probe(nccl)
+    assert (told.nccl, told.rdma.gid_index) == (OLD, 3)
+    assert [gid.index for gid in told.rdma.ports[0].gids] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("layer", "state", "reason"),
+    [("InfiniBand", "ACTIVE", "no active RoCE port"), ("Ethernet", "DOWN", "no active RoCE port")],
+)
+def test_skips(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layer: str, state: str, reason: str
+) -> None:
+    add_device(tmp_path, "mlx5_0", layer=layer, state=state, gids=USUAL)
+    monkeypatch.setattr(wrong_gid_index, "rdma", lambda h, e: rdma(h, e, tmp_path))
+    with pytest.raises(Skip, match=reason):
+        probe(context_with(backend="nccl", device="cuda:0"))
+
+
+def test_a_cpu_run_is_skipped() -> None:
+    with pytest.raises(Skip, match="does not use NCCL"):
+        probe(context_with())

@@ -1,0 +1,144 @@
+"""Ranks, and nodes, on hosts that cannot reach each other, each for a reason of its own."""
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hosts import PORT, Host, made_hosts, run_ranks
+
+from ddpcheck.finding import Severity
+from ddpcheck.report import Report, Verdict, read_report
+
+DEADLINE_S = 4
+# The promise: what is wrong is said within this time. It holds for the command, not for Python's
+# own start on a busy machine.
+BOUND_S = 10 + 10
+SILENT = (
+    "import socket, sys\n"
+    f"with socket.create_server(('0.0.0.0', {PORT})) as listener:\n"
+    "    print('ready', flush=True)\n"
+    "    held = []\n"
+    "    while True:\n"
+    "        held.append(listener.accept())\n"
+)
+
+
+@pytest.fixture
+def hosts() -> Iterator[list[Host]]:
+    with made_hosts(2, names=("node0", "node1")) as made:
+        yield made
+
+
+def drop(first: Host) -> None:
+    first.iptables("-A", "INPUT", "-p", "tcp", "--dport", str(PORT), "-i", "eth0", "-j", "DROP")
+
+
+def reject(first: Host) -> None:
+    words = ("-p", "tcp", "--dport", str(PORT), "-i", "eth0")
+    first.iptables("-A", "INPUT", *words, "-j", "REJECT", "--reject-with", "tcp-reset")
+
+
+def prohibit(first: Host) -> None:
+    words = ("-p", "tcp", "--dport", str(PORT), "-i", "eth0")
+    first.iptables("-A", "INPUT", *words, "-j", "REJECT", "--reject-with", "icmp-host-prohibited")
+
+
+WAYS: dict[str, tuple[Callable[[Host], None], str]] = {
+    "DROP": (drop, "no answer"),
+    "REJECT by reset": (reject, "refused"),
+    "REJECT as prohibited": (prohibit, "prohibits"),
+}
+
+
+def report_of_the_cut_off(folder: Path) -> Report:
+    reports = [read_report(file.parent) for file in folder.glob("ddpcheck-*/report.json")]
+    return next(each for each in reports if any(f.ranks == (1,) for f in each.findings if cut(f)))
+
+
+def cut(finding: object) -> bool:
+    return getattr(finding, "id", "") == "launch/cannot-meet"
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_closed_port_is_told_by_the_host_that_meets_it(
+    way: str, hosts: list[Host], tmp_path: Path
+) -> None:
+    close, words = WAYS[way]
+    close(hosts[0])
+    ended = run_ranks(tmp_path / "reports", hosts, "--deadline", str(DEADLINE_S))
+    assert ended.exit_codes == (4, 4), ended.stderr
+    report = report_of_the_cut_off(tmp_path / "reports")
+    (finding,) = [each for each in report.findings if cut(each)]
+    assert (finding.severity, finding.ranks) == (Severity.ERROR, (1,))
+    assert "rank 1 on node1" in finding.message
+    assert words in finding.message
+    assert "MASTER_PORT is free there and open from here" in finding.fix
+    assert report.verdict is Verdict.INCOMPLETE
+    assert ended.report_dir.exists()
+
+
+def test_a_proxy_that_accepts_and_stays_silent_is_told(hosts: list[Host], tmp_path: Path) -> None:
+    # As a sidecar does on each pod: what comes in at the port goes to it, and no further.
+    hosts[0].iptables("-t", "nat", "-A", "PREROUTING", *redirected("15001"))
+    with hosts[0].start(
+        [sys.executable, "-c", SILENT.replace(str(PORT), "15001")], stdout=-1
+    ) as proxy:
+        assert proxy.stdout is not None
+        proxy.stdout.readline()
+        ended = run_ranks(tmp_path / "reports", hosts, "--deadline", str(DEADLINE_S))
+        proxy.kill()
+    assert ended.exit_codes == (4, 4), ended.stderr
+    (finding,) = filter(cut, report_of_the_cut_off(tmp_path / "reports").findings)
+    assert "does not answer as a store" in finding.message
+    assert "sidecar.istio.io/inject" in finding.message
+
+
+def redirected(port: str) -> tuple[str, ...]:
+    words = ("-i", "eth0", "-p", "tcp", "--dport", str(PORT))
+    return (*words, "-j", "REDIRECT", "--to-ports", port)
+
+
+def node(number: int, master: str, cwd: Path, *options: str) -> list[str]:
+    return [
+        *(sys.executable, "-m", "ddpcheck", "run", "--profile", "quick", "--nproc-per-node", "1"),
+        *("--nnodes", "2", "--node-rank", str(number), "--master-addr", master),
+        *("--master-port", str(PORT), "--report-dir", str(cwd / "reports"), *options),
+    ]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_node_says_why_it_cannot_meet_the_first_before_any_agent_starts(
+    way: str, hosts: list[Host], tmp_path: Path
+) -> None:
+    close, words = WAYS[way]
+    close(hosts[0])
+    master = hosts[0].address
+    first = hosts[0].start(node(0, master, tmp_path, "--deadline", "6"), stderr=-1)
+    told = hosts[1].run(node(1, master, tmp_path, "--deadline", str(DEADLINE_S)), timeout=BOUND_S)
+    assert (told.returncode, told.stdout) == (4, "")
+    assert "node 1 on node1 cannot meet the first node: " in told.stderr
+    assert f"{master}:{PORT}" in told.stderr
+    assert words in told.stderr
+    _, waited = first.communicate(timeout=BOUND_S)
+    assert first.returncode == 4
+    assert "node 1 did not come" in waited
+
+
+def test_a_first_node_that_is_elsewhere_than_its_address_says_so(
+    hosts: list[Host], tmp_path: Path
+) -> None:
+    told = hosts[0].run(node(0, hosts[1].address, tmp_path), timeout=BOUND_S)
+    assert told.returncode == 4
+    assert "does not lead to node0" in told.stderr
+
+
+def test_two_nodes_that_meet_run_to_a_verdict(hosts: list[Host], tmp_path: Path) -> None:
+    master = hosts[0].address
+    second = hosts[1].start(node(1, master, tmp_path), stdout=-1, stderr=-1)
+    first = hosts[0].run(node(0, master, tmp_path))
+    second.communicate()
+    assert (first.returncode, second.returncode) == (0, 0), first.stdout + first.stderr
+    report = read_report(tmp_path / "reports" / "latest")
+    assert (report.verdict, report.run.hosts) == (Verdict.PASS, ["node0", "node1"])
+    assert all(each.severity is Severity.INFO for each in report.findings)

@@ -1,0 +1,103 @@
+import ctypes.util
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from ddpcheck.machine.libraries import (
+    NCCL,
+    loaded,
+    nccl_in_use,
+    nccl_version,
+    nccl_version_of,
+    packaged_nccl,
+)
+
+MAPS = """\
+7f00-7f01 r--p 00000000 fe:00 285  /env/nvidia/nccl/lib/libnccl.so.2
+7f01-7f02 r-xp 00001000 fe:00 285  /env/nvidia/nccl/lib/libnccl.so.2
+7f02-7f03 r-xp 00000000 fe:00 286  /env/lib/libnccl-net.so
+7f03-7f04 rw-p 00000000 00:00 0
+7f04-7f05 rw-p 00000000 00:00 0    [heap]
+"""
+SECOND = (
+    "7f06-7f07 r-xp 00000000 fe:00 300  /usr/lib/x86_64-linux-gnu/libnccl.so.2.15.5 (deleted)\n"
+)
+LINKED = "7f06-7f07 r-xp 00000000 fe:00 285  /usr/lib/libnccl.so.2\n"
+SOURCE = "int ncclGetVersion(int* v) { *v = 21505; return 0; }\n"
+
+
+def made(root: Path, maps: str) -> Path:
+    (root / "proc/self").mkdir(parents=True)
+    (root / "proc/self/maps").write_text(maps)
+    return root
+
+
+@pytest.mark.parametrize(
+    ("maps", "paths"),
+    [
+        ("", []),
+        (MAPS, ["/env/nvidia/nccl/lib/libnccl.so.2"]),
+        (MAPS + LINKED, ["/env/nvidia/nccl/lib/libnccl.so.2"]),
+        (
+            MAPS + SECOND,
+            [
+                "/env/nvidia/nccl/lib/libnccl.so.2",
+                "/usr/lib/x86_64-linux-gnu/libnccl.so.2.15.5",
+            ],
+        ),
+    ],
+)
+def test_each_mapped_file_is_told_once(maps: str, paths: list[str], tmp_path: Path) -> None:
+    assert loaded(NCCL, made(tmp_path, maps)) == paths
+
+
+def test_this_process_has_the_c_library() -> None:
+    name = (ctypes.util.find_library("c") or "libc.so.6").partition(".")[0]
+    assert len(loaded(name)) == 1
+
+
+@pytest.mark.parametrize(
+    ("number", "version"), [(22809, "2.28.9"), (21505, "2.15.5"), (23007, "2.30.7"), (0, "")]
+)
+def test_versions(number: int, version: str) -> None:
+    assert nccl_version_of(number) == version
+
+
+def test_no_library_has_no_version(tmp_path: Path) -> None:
+    assert nccl_version(str(tmp_path / "libnccl.so.2")) == ""
+    assert nccl_version(sysconfig.get_config_var("LDLIBRARY") or "libc.so.6") == ""
+    assert nccl_in_use(made(tmp_path, "")) == ""
+
+
+def test_a_library_that_is_really_loaded_tells_its_version(tmp_path: Path) -> None:
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("there is no C compiler")
+    library = tmp_path / "libnccl.so.2"
+    subprocess.run(
+        [compiler, "-shared", "-fPIC", "-x", "c", "-", "-o", str(library)],
+        input=SOURCE,
+        text=True,
+        check=True,
+    )
+    source = "from ddpcheck.machine.libraries import *\nprint(loaded(NCCL), nccl_in_use())\n"
+    told = subprocess.run(
+        [sys.executable, "-c", source],
+        env={"LD_PRELOAD": str(library)},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert told.stdout.strip() == f"{[str(library)]} 2.15.5"
+
+
+def test_packages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    folder = tmp_path / "nvidia_nccl_cu12-2.27.5.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Name: nvidia-nccl-cu12\nVersion: 2.27.5\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    assert packaged_nccl() == {"nvidia-nccl-cu12": "2.27.5"}

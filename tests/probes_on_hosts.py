@@ -1,0 +1,133 @@
+"""A probe run on several made hosts at once, with a store that is a folder: no torch, no run."""
+
+import fcntl
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+from contexts import context_with
+from hosts import Host
+
+from ddpcheck.check import Skip
+
+LIMIT_S = 60.0
+
+
+class FolderStore:
+    """A store for the processes of one machine: each key is a file."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def _file(self, key: str) -> Path:
+        return self._folder / quote(key, safe="")
+
+    def set(self, key: str, value: str, /) -> None:
+        whole = self._file(f"{key}.new")
+        whole.write_text(value)
+        whole.rename(self._file(key))
+
+    def get(self, key: str, /) -> bytes:
+        return self._file(key).read_bytes()
+
+    def add(self, key: str, amount: int, /) -> int:
+        with self._file(key).open("a+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.seek(0)
+            total = int(file.read() or 0) + amount
+            file.truncate(0)
+            file.write(str(total))
+            return total
+
+    def check(self, keys: list[str], /) -> bool:
+        return all(self._file(key).exists() for key in keys)
+
+    def multi_get(self, keys: list[str], /) -> list[bytes]:
+        return [self.get(key) for key in keys]
+
+
+def probed(
+    check: str,
+    hosts: Sequence[Host],
+    folder: Path,
+    *,
+    ranks_per_host: int = 1,
+    absent: int = 0,
+    environ: Mapping[str, str] | None = None,
+    **changes: str,
+) -> dict[int, Any]:
+    """Return the facts of every rank by a check such as "network/unreachable-peer".
+
+    A rank that skips has the reason, a text, in place of facts. ``absent`` ranks never come.
+    ``changes`` are further fields of the context.
+    """
+    store = folder / "store"
+    store.mkdir()
+    world_size = len(hosts) * ranks_per_host
+    environ = {"MASTER_ADDR": hosts[0].address, **(environ or {})}
+    with ExitStack() as stack:
+        processes = {
+            rank: stack.enter_context(
+                hosts[rank // ranks_per_host].start(
+                    [
+                        *(sys.executable, str(Path(__file__)), check, str(store)),
+                        *(str(rank), str(world_size), json.dumps(environ), json.dumps(changes)),
+                    ],
+                    env={"PYTHONPATH": str(Path(__file__).parent)},
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                )
+            )
+            for rank in range(world_size - absent)
+        }
+        told = {rank: _line(process) for rank, process in processes.items()}
+        for process in processes.values():
+            assert process.stdin is not None
+            process.stdin.close()
+    facts_type = _module(check).Facts
+    return {
+        rank: answer if isinstance(answer, str) else msgspec.convert(answer, facts_type)
+        for rank, answer in told.items()
+    }
+
+
+def _line(process: subprocess.Popen[str]) -> Any:
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line, "the probe raised: see stderr"
+    return json.loads(line)
+
+
+def _module(check: str) -> Any:
+    return import_module(f"ddpcheck.checks.{check.replace('/', '.').replace('-', '_')}")
+
+
+def _main(check: str, store: str, *texts: str) -> None:
+    """Tell one rank's facts, and live on, as ranks do, until all have told theirs."""
+    rank, world_size, environ, changes = map(json.loads, texts)
+    context = context_with(
+        rank=rank,
+        world_size=world_size,
+        host=socket.gethostname(),
+        environ=environ,
+        store=FolderStore(Path(store)),
+        **changes,
+    )
+    try:
+        told = msgspec.to_builtins(_module(check).probe(context))
+    except Skip as skip:
+        told = str(skip)
+    print(json.dumps(told), flush=True)
+    sys.stdin.read()
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])
