@@ -19,7 +19,7 @@ from pathlib import Path
 import psutil
 import pytest
 from namespaces import Namespaces, opened, processes_in, why_not
-from real_ranks import LIMIT_S, Ended, _short
+from real_ranks import HOST, LIMIT_S, Ended, run_by_hand, short
 
 INTERFACE = "eth0"
 NETWORK = "10.77.0"
@@ -118,26 +118,22 @@ def run_ranks(
     **environment: str,
 ) -> Ended:
     """Run ``ddpcheck run`` on each host, as a launch script does; rank 0 is on the first."""
-    ddpcheck = ["-m", "ddpcheck", "run", *_short(report_dir), *options]
-    started = [
-        (
-            host,
-            ddpcheck,
-            {
-                "RANK": str(index * ranks_per_host + local_rank),
-                "WORLD_SIZE": str(len(hosts) * ranks_per_host),
-                "LOCAL_RANK": str(local_rank),
-                "LOCAL_WORLD_SIZE": str(ranks_per_host),
-                "MASTER_ADDR": hosts[0].address,
-                "MASTER_PORT": str(PORT),
-                **environment,
-                **(env_per_host[index] if env_per_host else {}),
-            },
-        )
+    ranks = [
+        {
+            HOST: str(host.pid),
+            "RANK": str(index * ranks_per_host + local_rank),
+            "WORLD_SIZE": str(len(hosts) * ranks_per_host),
+            "LOCAL_RANK": str(local_rank),
+            "LOCAL_WORLD_SIZE": str(ranks_per_host),
+            "MASTER_ADDR": hosts[0].address,
+            "MASTER_PORT": str(PORT),
+            **environment,
+            **(env_per_host[index] if env_per_host else {}),
+        }
         for index, host in enumerate(hosts)
         for local_rank in range(ranks_per_host)
     ]
-    return _together(report_dir, started)
+    return run_by_hand(report_dir, ranks, *options)
 
 
 def run_torchrun(
@@ -154,7 +150,7 @@ def run_torchrun(
         *("--nproc-per-node", str(ranks_per_host)),
         *("--master-addr", hosts[0].address, "--master-port", str(PORT)),
     ]
-    ddpcheck = ["-m", "ddpcheck", "run", *_short(report_dir), *options]
+    ddpcheck = ["-m", "ddpcheck", "run", *short(report_dir), *options]
     started = [
         (
             host,

@@ -17,7 +17,7 @@ from typing import Any
 
 import psutil
 import pytest
-from real_ranks import LIMIT_S, _clean_environment
+from real_ranks import LIMIT_S, clean_environment
 
 TOOLS = ("unshare", "nsenter", "ip", "iptables")
 RESOLVERS = {"resolv.conf": "# there is none\n", "nsswitch.conf": "hosts: files dns\n"}
@@ -59,7 +59,7 @@ class Namespaces:
         entry = ["nsenter", "--target", str(self.pid), "--net", "--uts", "--mount", "--"]
         # A process that enters a mount namespace finds itself at its root.
         place = ["env", "--chdir", str(cwd or Path.cwd())]
-        environment = {**_clean_environment(), **(env or {})}
+        environment = {**clean_environment(), **(env or {})}
         whole = [*entry, *place, *command]
         self.started.append(subprocess.Popen(whole, env=environment, text=True, **options))
         return self.started[-1]

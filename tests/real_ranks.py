@@ -7,6 +7,7 @@ and with it the import. The ranks are processes of their own all the same.
 
 from __future__ import annotations
 
+import ctypes
 import json
 import logging
 import multiprocessing
@@ -32,6 +33,8 @@ LIMIT_S = 90.0
 TESTS = Path(__file__).parent
 # Ranks on a few cores are fastest with one thread each, as torchrun sets it.
 QUIET = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+# Names the process that holds a made host open; a rank is to run there.
+HOST = "TESTS_HOST"
 OF_A_LAUNCHER = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 
 
@@ -75,20 +78,20 @@ def target(place: str) -> str:
 
 def run(report_dir: Path, *options: str) -> Ended:
     """Run ``ddpcheck run``, which starts two local ranks."""
-    return _ask(["run", *_short(report_dir), *options], report_dir, [])
+    return _ask(["run", *short(report_dir), *options], report_dir, [])
 
 
 def run_by_hand(
     report_dir: Path, environments: Sequence[Mapping[str, str]], *options: str
 ) -> Ended:
     """Start ``ddpcheck run`` once for each environment, as a launcher that is no torchrun does."""
-    return _ask(["run", *_short(report_dir), *options], report_dir, environments)
+    return _ask(["run", *short(report_dir), *options], report_dir, environments)
 
 
 def run_under_torchrun(report_dir: Path, *options: str) -> Ended:
     """Run ``torchrun ... -m ddpcheck run`` with two ranks."""
     launcher = ["torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
-    return command(report_dir, *launcher, "-m", "ddpcheck", "run", *_short(report_dir), *options)
+    return command(report_dir, *launcher, "-m", "ddpcheck", "run", *short(report_dir), *options)
 
 
 def command(report_dir: Path, *words: str, **environment: str) -> Ended:
@@ -97,7 +100,7 @@ def command(report_dir: Path, *words: str, **environment: str) -> Ended:
     done = subprocess.run(
         [sys.executable, "-m", *words],
         cwd=report_dir.parent,
-        env=_clean_environment() | environment,
+        env=clean_environment() | environment,
         capture_output=True,
         text=True,
         timeout=LIMIT_S,
@@ -124,11 +127,13 @@ def by_hand(rank: int, world_size: int, port: int) -> dict[str, str]:
     }
 
 
-def _short(report_dir: Path) -> list[str]:
+def short(report_dir: Path) -> list[str]:
+    """Return the options of a quick run that reports there."""
     return ["--profile", "quick", "--report-dir", str(report_dir)]
 
 
-def _clean_environment() -> dict[str, str]:
+def clean_environment() -> dict[str, str]:
+    """Return this process's variables, but for those of launchers."""
     given = os.environ.items()
     kept = {n: v for n, v in given if n not in OF_A_LAUNCHER and not n.startswith("DDPCHECK_")}
     return kept | QUIET
@@ -154,7 +159,7 @@ class Server:
             [sys.executable, __file__],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**_clean_environment(), **environment},
+            env={**clean_environment(), **environment},
             text=True,
             start_new_session=True,
         )
@@ -243,10 +248,23 @@ def _together(words: list[str], environments: Sequence[Mapping[str, str]]) -> li
 
 
 def _be(words: list[str], environment: Mapping[str, str]) -> None:
-    os.environ.update(environment)
+    told = dict(environment)
+    _enter(told.pop(HOST, ""))
+    os.environ.update(told)
     code = _main(words)
     sys.stdout.flush()
     sys.exit(code)
+
+
+def _enter(pid: str) -> None:
+    """Move this process, which has one thread as yet, to the made host that this process holds."""
+    here = Path.cwd()
+    enter = ctypes.CDLL(None, use_errno=True).setns
+    for kind in ("net", "uts", "mnt") if pid else ():
+        with Path(f"/proc/{pid}/ns/{kind}").open() as namespace:
+            if enter(namespace.fileno(), 0):
+                raise OSError(ctypes.get_errno(), f"cannot enter {namespace.name}")
+    os.chdir(here)
 
 
 if __name__ == "__main__":

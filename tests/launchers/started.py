@@ -8,14 +8,14 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from real_ranks import LIMIT_S, Ended, _clean_environment, _short
+from real_ranks import LIMIT_S, Ended, clean_environment, short
 
 from ddpcheck.report import CheckOutcome, RankOutcome, Verdict
 
 
 def ddpcheck(report_dir: Path, *options: str) -> list[str]:
     """Return the words after ``python`` that make it one rank, or all, of a short run."""
-    return ["-m", "ddpcheck", "run", *_short(report_dir), *options]
+    return ["-m", "ddpcheck", "run", *short(report_dir), *options]
 
 
 def start(report_dir: Path, *words: str, **environment: str) -> Ended:
@@ -24,7 +24,7 @@ def start(report_dir: Path, *words: str, **environment: str) -> Ended:
     done = subprocess.run(
         words,
         cwd=report_dir.parent,
-        env=_clean_environment() | environment,
+        env=clean_environment() | environment,
         capture_output=True,
         text=True,
         timeout=LIMIT_S,

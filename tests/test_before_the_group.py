@@ -1,0 +1,159 @@
+"""Faults from before the process group, built for real, from the launch to the report."""
+
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from hosts import made_hosts, run_ranks
+from real_ranks import (
+    LIMIT_S,
+    Ended,
+    by_hand,
+    clean_environment,
+    free_port,
+    run_by_hand,
+)
+
+from ddpcheck.finding import Finding, Severity
+from ddpcheck.report import Report, Verdict, read_report
+
+DEADLINE_S = 5
+OTHER_TORCH = """
+import sys
+
+class Finder:
+    def find_spec(self, name, path, target=None):
+        if name != "torch":
+            return None
+        sys.meta_path.remove(self)
+        from importlib.util import find_spec
+        spec = find_spec(name)
+        run = spec.loader.exec_module
+        def exec_module(module):
+            run(module)
+            module.__version__ = "2.4.1+cpu"
+        spec.loader.exec_module = exec_module
+        return spec
+
+sys.meta_path.insert(0, Finder())
+"""
+
+
+def only(report: Report, check: str) -> Finding:
+    """Return the one finding above info, which is this check's."""
+    (finding,) = [each for each in report.findings if each.severity is not Severity.INFO]
+    assert finding.id == check
+    return finding
+
+
+def each_by_itself(
+    folder: Path, started: Sequence[tuple[str, Mapping[str, str]]]
+) -> list[subprocess.CompletedProcess[str]]:
+    """Run ``INTERPRETER -m ddpcheck run`` as separate commands, at once, each with a folder."""
+    processes = [
+        subprocess.Popen(
+            [
+                *(interpreter, "-m", "ddpcheck", "run", "--profile", "quick"),
+                *("--deadline", str(DEADLINE_S), "--report-dir", str(folder / str(number))),
+            ],
+            env={**clean_environment(), **environment},
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for number, (interpreter, environment) in enumerate(started)
+    ]
+    told = [process.communicate(timeout=LIMIT_S) for process in processes]
+    return [
+        subprocess.CompletedProcess([], process.returncode, *texts)
+        for process, texts in zip(processes, told, strict=True)
+    ]
+
+
+def test_a_port_that_is_none_is_a_finding_in_a_report(tmp_path: Path) -> None:
+    ranks = [by_hand(rank, 2, 66660) for rank in range(2)]
+    ended = run_by_hand(tmp_path / "reports", ranks)
+    assert ended.exit_codes == (2, 2)
+    assert ended.stdout.count("verdict: ") == 1
+    finding = only(ended.report, "launch/inconsistent-ranks")
+    assert (finding.severity, finding.ranks) == (Severity.ERROR, (0,))
+    assert "MASTER_PORT is '66660'" in finding.message
+    assert "a port is 1..65535" in finding.fix
+    assert all("between 1 and 65535" in line for line in ended.own_lines)
+
+
+def test_ranks_that_each_chose_a_port_are_told_where_the_others_are(tmp_path: Path) -> None:
+    ports = [free_port(), free_port()]
+    started = [(sys.executable, by_hand(rank, 2, port)) for rank, port in enumerate(ports)]
+    done = each_by_itself(tmp_path, started)
+    assert [each.returncode for each in done] == [4, 4]
+    for mine, other in ((0, 1), (1, 0)):
+        report = read_report(tmp_path / str(mine) / "latest")
+        (finding,) = [f for f in report.findings if f.id == "launch/scattered-ranks"]
+        assert (finding.severity, finding.ranks) == (Severity.ERROR, (other,))
+        assert f"this run meets at 127.0.0.1:{ports[mine]}" in finding.message
+        assert f"127.0.0.1:{ports[other]}" in finding.message
+        assert "MASTER_PORT once" in finding.fix
+
+
+def in_order(folder: Path, order: Sequence[int]) -> Ended:
+    """Run a rank on each of two hosts, numbered so; MASTER_ADDR is the first host."""
+    with made_hosts(2, names=("node0", "node1")) as hosts:
+        ranks = [{"RANK": str(rank)} for rank in order]
+        return run_ranks(folder / "reports", hosts, env_per_host=ranks)
+
+
+def test_a_rank_zero_on_another_host_than_the_master_is_named(tmp_path: Path) -> None:
+    ended = in_order(tmp_path, [1, 0])
+    assert ended.exit_codes == (1, 1), ended.stderr
+    finding = only(ended.report, "launch/master-not-rank-zero")
+    assert (finding.severity, finding.ranks) == (Severity.ERROR, (0,))
+    assert "is on node0, but rank 0 runs on node1" in finding.message
+    assert "set MASTER_ADDR to node1" in finding.fix
+
+
+def test_the_same_ranks_the_other_way_round_pass_without_a_word(tmp_path: Path) -> None:
+    ended = in_order(tmp_path, [0, 1])
+    assert ended.exit_codes == (0, 0), ended.stderr
+    assert ended.report.verdict is Verdict.PASS
+    assert all(each.severity is Severity.INFO for each in ended.report.findings)
+
+
+def test_a_variable_that_one_host_was_not_given_is_named(tmp_path: Path) -> None:
+    with made_hosts(2, names=("node0", "node1")) as hosts:
+        path = {"LD_LIBRARY_PATH": "/opt/libraries"}
+        ended = run_ranks(tmp_path / "reports", hosts, env_per_host=[path, {}])
+    assert ended.exit_codes == (0, 0), ended.stderr
+    finding = only(ended.report, "environment/variables-differ")
+    assert finding.severity is Severity.WARNING
+    assert "LD_LIBRARY_PATH" in finding.message
+    assert finding.fix
+
+
+def another_venv(folder: Path) -> str:
+    """Return the interpreter of a venv with this one's packages, but for the version of torch."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    (packages / "others.pth").write_text(
+        f"{sysconfig.get_path('purelib')}\n{Path(__file__).parent.parent}\n"
+    )
+    (packages / "sitecustomize.py").write_text(OTHER_TORCH)
+    return str(folder / "bin" / "python")
+
+
+def test_ranks_from_two_venvs_with_another_torch_are_told_apart(tmp_path: Path) -> None:
+    port = free_port()
+    interpreters = [sys.executable, another_venv(tmp_path / "venv")]
+    done = each_by_itself(
+        tmp_path,
+        [(interpreter, by_hand(rank, 2, port)) for rank, interpreter in enumerate(interpreters)],
+    )
+    assert {each.returncode for each in done} == {1}, done[0].stderr + done[1].stderr
+    report = read_report(tmp_path / "0" / "latest")
+    (finding,) = [f for f in report.findings if f.id == "environment/version-mismatch"]
+    assert finding.severity is Severity.ERROR
+    assert "2.4.1" in finding.message
+    assert "install the same environment everywhere" in finding.fix
