@@ -25,7 +25,7 @@ from ddpcheck.engine.judging import Judgement, disregarded, judge_check, not_run
 from ddpcheck.engine.outcomes import testimony_told
 from ddpcheck.engine.plan import Step
 from ddpcheck.engine.progress import show_progress
-from ddpcheck.engine.roll import described, refusal_of, seats_of
+from ddpcheck.engine.roll import described, is_one_starting, refusal_of, seats_of
 from ddpcheck.engine.rundir import discard, keep_report, make_run_dir, note_start
 from ddpcheck.errors import ExitCode, ReportError
 from ddpcheck.launch.identity import Identity
@@ -37,6 +37,9 @@ from ddpcheck.settings import RunSettings
 OnReport = Callable[[Report, Path], None]
 
 POLL_S = 0.1
+# A rank that is seen to be starting is waited for so much longer, and looked for this often.
+START_S = 60.0
+LOOK_S = 0.5
 ASSIGNMENT = "assignment"
 RUN = "run"
 # The first leader to come this far reports, and no other.
@@ -108,8 +111,12 @@ class Leader:
 
     def _call_roll(self) -> list[Present]:
         until = self._task.began + self._task.deadline_s
-        while self._channel.arrivals() < self._who.world_size and time.monotonic() < until:
-            if self._channel.has(STOP):
+        last = until + START_S
+        while self._channel.arrivals() < self._who.world_size and not self._channel.has(STOP):
+            now = time.monotonic()
+            if now > until and now < last and is_one_starting(os.environ, self._members()):
+                until = now + LOOK_S
+            elif now > until:
                 break
             time.sleep(POLL_S / 10)
         return self._members()

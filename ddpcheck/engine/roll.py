@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ddpcheck.engine.entries import Present
 from ddpcheck.launch.identity import Identity
+from ddpcheck.machine.processes import ranks_here
 from ddpcheck.report import Run
 from ddpcheck.settings import RunSettings
 
@@ -21,6 +22,15 @@ def seats_of(claimed: Sequence[int], world_size: int) -> list[int]:
         return list(claimed)
     order = sorted(range(len(claimed)), key=lambda member: (claimed[member], member))
     return [order.index(member) for member in range(len(claimed))]
+
+
+def is_one_starting(environ: Mapping[str, str], members: Sequence[Present]) -> bool:
+    """Return whether a rank of this job that has not come runs on this machine.
+
+    Importing torch takes long on a busy machine, and longer for one rank than for another.
+    """
+    came = {member.rank for member in members}
+    return any(each.rank not in came for each in ranks_here(environ))
 
 
 def described(run_id: str, settings: RunSettings, who: Identity, members: Sequence[Present]) -> Run:

@@ -26,19 +26,23 @@ def place_in(environ: Mapping[str, str]) -> str:
 
 
 def ranks_elsewhere(environ: Mapping[str, str]) -> list[Rank]:
-    """Return the ranks of a job of the same size on this machine that meet at another place.
+    """Return the ranks of a job of the same size on this machine that meet at another place."""
+    here = place_in(environ)
+    return [each for each in _ranks(environ) if each.place != here]
 
-    Sees ddpcheck's own processes, as far as this user may read them.
-    """
-    here, size = place_in(environ), environ.get("WORLD_SIZE", "")
-    others = _environments()
-    return [
-        Rank(pid, int(each["RANK"]), place_in(each))
-        for pid, each in others
-        if each.get("WORLD_SIZE") == size
-        and each.get("RANK", "").isdecimal()
-        and place_in(each) != here
-    ]
+
+def ranks_here(environ: Mapping[str, str]) -> list[Rank]:
+    """Return the other ranks of this job on this machine, whether they have come so far or not."""
+    here = place_in(environ)
+    return [each for each in _ranks(environ) if each.place == here]
+
+
+def _ranks(environ: Mapping[str, str]) -> Iterator[Rank]:
+    """Yield ddpcheck's own processes in a job of that size, as far as this user may read them."""
+    size = environ.get("WORLD_SIZE", "")
+    for pid, each in _environments():
+        if each.get("WORLD_SIZE") == size and each.get("RANK", "").isdecimal():
+            yield Rank(pid, int(each["RANK"]), place_in(each))
 
 
 def _environments() -> Iterator[tuple[int, Mapping[str, str]]]:
