@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,7 +75,7 @@ class Host(Namespaces):
 @contextmanager
 def made_hosts(
     count: int = 2, names: Sequence[str] = (), network: str = NETWORK
-) -> Iterator[list[Host]]:
+) -> Generator[list[Host]]:
     """Make hosts that reach each other, and know each other's names, until the end of the block.
 
     Their addresses are NETWORK.1, NETWORK.2, ...; the first one's is to be MASTER_ADDR. Skips

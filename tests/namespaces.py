@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -104,7 +104,7 @@ class Namespaces:
 
 
 @contextmanager
-def opened(folder: Path, name: str) -> Iterator[Namespaces]:
+def opened(folder: Path, name: str) -> Generator[Namespaces]:
     """Open the namespaces of a host of this name until the end of the block."""
     (folder / "cgroup").mkdir(parents=True)
     for file, text in {"hosts": "127.0.0.1 localhost\n", **RESOLVERS}.items():

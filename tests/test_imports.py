@@ -31,7 +31,9 @@ ALLOWED = {
         *("ddpcheck.render", "ddpcheck.__version__"),
     },
     "ddpcheck.machine": {"ddpcheck.machine", "ddpcheck.measures"},
-    "ddpcheck.network": {"ddpcheck.network", "ddpcheck.machine", "ddpcheck.measures"},
+    "ddpcheck.network": {
+        *("ddpcheck.network", "ddpcheck.machine", "ddpcheck.measures", "ddpcheck.variables"),
+    },
     "ddpcheck.variables": {"ddpcheck.variables", "ddpcheck.measures"},
     "checks": {
         *("ddpcheck.check", "ddpcheck.finding", "ddpcheck.measures", "ddpcheck.machine"),

@@ -15,13 +15,13 @@ import msgspec
 
 from ddpcheck.check import Context, Profile, Skip
 from ddpcheck.finding import Finding
+from ddpcheck.measures.words import listed
 from ddpcheck.measures.wrong_values import WrongMemory
 
 SIZE_MIB = {Profile.QUICK: 256, Profile.STANDARD: 1024}
 ROUNDS = {Profile.QUICK: 1, Profile.STANDARD: 1, Profile.FULL: 3}
 # In FULL, of the memory that is free; in the others as well, when little is free.
 SHARE_RATIO = 0.8
-SHOWN_COUNT = 8  # ranks in a line
 MIB = 2**20
 
 
@@ -58,13 +58,12 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
     if not bad:
         return []
     one = facts[bad[0]].wrong[0]
-    named = [f"rank {r} ({facts[r].host}, {facts[r].device})" for r in bad[:SHOWN_COUNT]]
-    more = f" and {len(bad) - SHOWN_COUNT} more" if len(bad) > SHOWN_COUNT else ""
+    named = listed(f"rank {r} ({facts[r].host}, {facts[r].device})" for r in bad)
     bits = ", ".join(map(str, one.flipped_bits)) or "none when read again"
     return [
         Finding(
             title="a GPU's memory gives back other values",
-            message=f"{', '.join(named)}{more}: pattern {one.pattern}, at offset "
+            message=f"{named}: pattern {one.pattern}, at offset "
             f"{one.offset_bytes} bytes {one.got:#018x}, expected {one.expected:#018x} (flipped "
             f"bits: {bits}); {one.words} words of 8 bytes are wrong",
             fix="take the GPU out of the job, and test it: dcgmi diag -r 4",

@@ -16,12 +16,12 @@ import msgspec
 
 from ddpcheck.check import Context, Skip
 from ddpcheck.finding import Confidence, Finding, Severity
-from ddpcheck.machine.nvml import gpu_of
+from ddpcheck.machine.gpu import gpu_of
+from ddpcheck.measures.words import listed
 
 # Under MPS all programs share one process on the GPU: exclusive mode is what it wants.
 # Source: NVIDIA Multi-Process Service, "Performing MPS Related Tasks".
 MPS_SERVER = "nvidia-cuda-mps-server"
-SHOWN_COUNT = 8  # a reader wants no more ranks in a line
 OPEN = "as root: nvidia-smi -i ID -c DEFAULT"
 WHOLE = "if slices are not meant, as root: nvidia-smi -i ID -mig 0"
 
@@ -78,16 +78,15 @@ def summarize(facts: Mapping[int, Facts]) -> str:
 def _finding(
     facts: Mapping[int, Facts], ranks: Sequence[int], severity: Severity, title: str, fix: str
 ) -> Iterator[Finding]:
-    shown = [
+    told = (
         f"rank {rank} ({facts[rank].host}, {facts[rank].uuid}): compute mode "
         f"{facts[rank].compute_mode or 'unknown'}{', MIG' * facts[rank].mig}"
-        for rank in ranks[:SHOWN_COUNT]
-    ]
-    more = f"; and {len(ranks) - SHOWN_COUNT} more" if len(ranks) > SHOWN_COUNT else ""
+        for rank in ranks
+    )
     if ranks:
         yield Finding(
             title=title,
-            message="; ".join(shown) + more,
+            message=listed(told, "; "),
             fix=fix,
             ranks=tuple(sorted(ranks)),
             severity=severity,

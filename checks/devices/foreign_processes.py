@@ -17,7 +17,9 @@ import msgspec
 
 from ddpcheck.check import Context, Skip
 from ddpcheck.finding import Confidence, Finding, Severity
-from ddpcheck.machine.nvml import Process, gpu_of, own_pids
+from ddpcheck.machine.gpu import Process, gpu_of
+from ddpcheck.machine.processes import own_pids
+from ddpcheck.measures.words import listed
 
 MPS_SERVER = "nvidia-cuda-mps-server"  # it serves the ranks themselves, if they use it
 # Our choice: what the driver and rounding take is less.
@@ -25,7 +27,6 @@ USED_BY_OTHERS_RATIO = 0.1
 # Our choice: a context of torch with NCCL takes less.
 CONTEXT_BYTES = 2**30
 GIB_BYTES = 2**30
-SHOWN_COUNT = 8  # a reader wants no more processes in a line
 END = "see whose they are (ps -o user,args -p PID), and end them or use other GPUs"
 LEFT = "nvidia-smi on the host shows who; if nobody, a process that hangs (ps -eo pid,stat,args)"
 BIND = "call torch.cuda.set_device(LOCAL_RANK) before any other use of CUDA; use map_location"
@@ -77,7 +78,7 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
     ]
 
 
-def _listed(facts: Mapping[int, Facts]) -> dict[int, tuple[Process, ...]]:
+def _on_gpus(facts: Mapping[int, Facts]) -> dict[int, tuple[Process, ...]]:
     """Return who is on each rank's GPU, where the driver's PIDs are those of the ranks."""
     on: dict[int, tuple[Process, ...]] = {r: own.processes or () for r, own in facts.items()}
     # In a container they may be the host's: a rank that finds itself knows better.
@@ -96,14 +97,14 @@ def _strangers(facts: Mapping[int, Facts]) -> dict[int, list[Process]]:
         launches = who in parents and (process.used_bytes or 0) <= CONTEXT_BYTES
         return not (who in ranks or launches or process.graphical or process.name == MPS_SERVER)
 
-    listed = _listed(facts).items()
-    return {rank: [each for each in found if is_strange(rank, each)] for rank, found in listed}
+    on_gpus = _on_gpus(facts).items()
+    return {rank: [each for each in found if is_strange(rank, each)] for rank, found in on_gpus}
 
 
 def _visitors(facts: Mapping[int, Facts]) -> Iterator[tuple[int, str]]:
     """Yield the ranks that are on another rank's GPU."""
     places: dict[tuple[str, int], set[str]] = {}
-    for rank, found in _listed(facts).items():
+    for rank, found in _on_gpus(facts).items():
         for process in found:
             places.setdefault((facts[rank].pids_from, process.pid), set()).add(facts[rank].uuid)
     for rank, own in sorted(facts.items()):
@@ -115,8 +116,8 @@ def _unnamed(own: Facts, facts: Mapping[int, Facts]) -> str:
     if own.total_bytes is None or own.used_bytes is None:
         return ""
     ranks = sum(other.uuid == own.uuid for other in facts.values())
-    listed = sum(process.used_bytes or 0 for process in own.processes or ())
-    left = own.used_bytes - max(listed, CONTEXT_BYTES * ranks)
+    named = sum(process.used_bytes or 0 for process in own.processes or ())
+    left = own.used_bytes - max(named, CONTEXT_BYTES * ranks)
     if left <= own.total_bytes * USED_BY_OTHERS_RATIO:
         return ""
     gib = own.total_bytes / GIB_BYTES
@@ -125,23 +126,20 @@ def _unnamed(own: Facts, facts: Mapping[int, Facts]) -> str:
 
 
 def _told(found: list[Process]) -> str:
-    shown = (
+    return listed(
         f"PID {each.pid} ({each.name or 'unknown'}, {(each.used_bytes or 0) / GIB_BYTES:.1f} GiB)"
-        for each in found[:SHOWN_COUNT]
+        for each in found
     )
-    return ", ".join(shown) + ", ..." * (len(found) > SHOWN_COUNT)
 
 
 def _finding(
     facts: Mapping[int, Facts], told: Mapping[int, str], title: str, fix: str
 ) -> Iterator[Finding]:
     ranks = tuple(rank for rank, words in told.items() if words)
-    shown = "; ".join(f"rank {r} ({facts[r].host}): {told[r]}" for r in ranks[:SHOWN_COUNT])
-    more = f"; and {len(ranks) - SHOWN_COUNT} more" if len(ranks) > SHOWN_COUNT else ""
     if ranks:
         yield Finding(
             title=title,
-            message=shown + more,
+            message=listed((f"rank {r} ({facts[r].host}): {told[r]}" for r in ranks), "; "),
             fix=fix,
             ranks=ranks,
             severity=Severity.WARNING,

@@ -17,8 +17,10 @@ import msgspec
 
 from ddpcheck.check import Context, Skip
 from ddpcheck.finding import Confidence, Finding, Severity
+from ddpcheck.machine.gpu import gpu_of
 from ddpcheck.machine.kernel_log import FATAL, Xid, xids
-from ddpcheck.machine.nvml import gpu_of
+from ddpcheck.measures.hosts import by_host
+from ddpcheck.measures.words import listed
 
 # Source: NVIDIA, "Analyzing Xid Errors with the Xid Catalog" (docs.nvidia.com/deploy/
 # xid-errors/analyzing-xid-catalog.html): those whose action is more than to restart a program.
@@ -59,7 +61,6 @@ TOLD = {**HARDWARE, **NVLINK, **HANDLED}
 # (NVSentinel, "GPU reset" design: no such syslog entry).
 RECENT_S = 7 * 24 * 3600.0
 HOUR_S = 3600.0
-SHOWN_COUNT = 8  # a reader wants no more GPUs or hosts in a line
 FIX = "dmesg | grep Xid; with no process on it: nvidia-smi --gpu-reset -i ID, or reboot the host"
 
 
@@ -86,10 +87,7 @@ def probe(ctx: Context) -> Facts:
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:
     """Return one finding a host with errors of hardware; what is old or handled is told too."""
-    hosts: dict[str, list[int]] = {}
-    for rank in sorted(facts):
-        hosts.setdefault(facts[rank].host, []).append(rank)
-    return [found for ranks in hosts.values() for found in _of_host(facts, ranks)]
+    return [found for ranks in by_host(facts).values() for found in _of_host(ranks)]
 
 
 def summarize(facts: Mapping[int, Facts]) -> str:
@@ -100,19 +98,20 @@ def summarize(facts: Mapping[int, Facts]) -> str:
     return f"{told} in the kernel logs of {len(hosts)} host{'s' * (len(hosts) != 1)}"
 
 
-def _of_host(facts: Mapping[int, Facts], ranks: list[int]) -> Iterator[Finding]:
-    owners = {facts[rank].pci: rank for rank in ranks}
+def _of_host(facts: Mapping[int, Facts]) -> Iterator[Finding]:
+    owners = {own.pci: rank for rank, own in facts.items()}
+    first = facts[min(facts)]
     kinds: dict[Severity, list[Xid]] = {}
-    for each in facts[ranks[0]].xids:
+    for each in first.xids:
         if each.code in TOLD:
             kinds.setdefault(_severity(each, owners), []).append(each)
     for severity, found in kinds.items():
         guilty = {owners[each.pci] for each in found if each.pci in owners}
         yield Finding(
             title="hardware errors of a GPU in the kernel's log",
-            message=f"{facts[ranks[0]].host}: {_listed(found, owners)}",
+            message=f"{first.host}: {_told(found, owners)}",
             fix=FIX,
-            ranks=tuple(sorted(guilty or set(ranks))),
+            ranks=tuple(sorted(guilty or set(facts))),
             severity=severity,
             # What was wrong then may be repaired by now.
             confidence=Confidence.MEDIUM,
@@ -125,14 +124,13 @@ def _severity(each: Xid, owners: Mapping[str, int]) -> Severity:
     return Severity.WARNING if is_serious and is_certain else Severity.INFO
 
 
-def _listed(found: list[Xid], owners: Mapping[str, int]) -> str:
-    shown = (
+def _told(found: list[Xid], owners: Mapping[str, int]) -> str:
+    told = (
         f"GPU {each.pci} ({_owner(each, owners)}): Xid {each.code}, "
         f"{TOLD[each.code]}, {each.count} times, last {_ago(each.age_s)} ago"
-        for each in sorted(found, key=lambda each: each.age_s)[:SHOWN_COUNT]
+        for each in sorted(found, key=lambda each: each.age_s)
     )
-    more = f"; and {len(found) - SHOWN_COUNT} more" if len(found) > SHOWN_COUNT else ""
-    return "; ".join(shown) + more
+    return listed(told, "; ")
 
 
 def _owner(each: Xid, owners: Mapping[str, int]) -> str:

@@ -16,7 +16,7 @@ import msgspec
 
 from ddpcheck.check import Context, Skip
 from ddpcheck.finding import Confidence, Finding, Location, Severity
-from ddpcheck.machine.cuda_driver import gpus_in_driver
+from ddpcheck.machine.driver import gpus_in_driver
 from ddpcheck.measures.script import Place, shown, text_of
 from ddpcheck.measures.script_devices import MASK, masks_set_late
 

@@ -17,11 +17,11 @@ import msgspec
 
 from ddpcheck.check import Context, Skip
 from ddpcheck.finding import Finding, Severity
-from ddpcheck.machine.nvml import Memory, gpu_of
+from ddpcheck.machine.gpu import Memory, gpu_of
+from ddpcheck.measures.words import listed
 
 # Our choice: corrected errors cost nothing, and a few are normal on any large memory.
 MANY_CORRECTED_COUNT = 1000
-SHOWN_COUNT = 8  # a reader wants no more GPUs in a line
 RESET = "with no process on it: nvidia-smi --gpu-reset -i ID, or reboot the host"
 REPLACE = "take the GPU out of the job and have it replaced"
 WATCH = "nothing now; compare with a later run, and look at: nvidia-smi -q -d ECC,ROW_REMAPPER"
@@ -57,7 +57,7 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
     return [
         Finding(
             title=title,
-            message=_listed(facts, told),
+            message=_gpus(facts, told),
             fix=fix,
             ranks=tuple(told),
             severity=severity,
@@ -112,10 +112,9 @@ def _remarks(memory: Memory) -> Iterator[tuple[Severity, str, str, str]]:
         yield Severity.INFO, "a GPU's memory has many corrected errors", WATCH, told
 
 
-def _listed(facts: Mapping[int, Facts], told: Mapping[int, str]) -> str:
-    shown = [
+def _gpus(facts: Mapping[int, Facts], told: Mapping[int, str]) -> str:
+    gpus = (
         f"rank {rank} ({facts[rank].host}, GPU {facts[rank].pci}): {words}"
-        for rank, words in list(told.items())[:SHOWN_COUNT]
-    ]
-    more = f"; and {len(told) - SHOWN_COUNT} more" if len(told) > SHOWN_COUNT else ""
-    return "; ".join(shown) + more
+        for rank, words in told.items()
+    )
+    return listed(gpus, "; ")

@@ -17,10 +17,10 @@ import msgspec
 
 from ddpcheck.check import Context, Skip
 from ddpcheck.finding import Confidence, Finding, Severity
-from ddpcheck.machine.nvml import gpu_of
+from ddpcheck.machine.gpu import gpu_of
 from ddpcheck.machine.pci import Port, is_virtual_machine, path_of
+from ddpcheck.measures.words import listed
 
-SHOWN_COUNT = 8  # a reader wants no more GPUs in a line
 LAPTOP = "Laptop"  # these are wired with 8 lanes, whatever both ends could do
 RESEAT = "reseat the card or riser, and look at: lspci -vv -s ADDRESS | grep LnkSta"
 MOVE = "if that is not meant, move the card to a wider slot, or change bifurcation in the BIOS"
@@ -53,13 +53,16 @@ def probe(ctx: Context) -> Facts:
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:
     """Return a finding for links that lost lanes, and one for slots narrower than others."""
+    widths: dict[str, set[int]] = {}
+    for own in facts.values():
+        widths.setdefault(own.name, set()).add(_width(own) or 0)
     lost = {rank: told for rank, own in sorted(facts.items()) if (told := _lost(own))}
-    sure = {rank: told for rank, told in lost.items() if not _is_usual(facts, rank)}
-    usual = {rank: told for rank, told in lost.items() if rank not in sure}
+    usual = {r: told for r, told in lost.items() if _is_usual(facts[r], widths[facts[r].name])}
+    sure = {rank: told for rank, told in lost.items() if rank not in usual}
     slots = {
         rank: told
         for rank, own in sorted(facts.items())
-        if rank not in lost and (told := _narrow_slot(facts, own))
+        if rank not in lost and (told := _narrow_slot(own, widths[own.name]))
     }
     title = "a GPU's link has lost lanes"
     return [
@@ -93,32 +96,24 @@ def _lost(own: Facts) -> str:
     return ""
 
 
-def _is_usual(facts: Mapping[int, Facts], rank: int) -> bool:
+def _is_usual(own: Facts, widths: set[int]) -> bool:
     """Return whether nothing points to a fault: how it is wired, or how it is virtualized."""
-    own = facts[rank]
-    peers = [other for other in facts.values() if other.name == own.name]
-    alike = all(_width(other) == _width(own) for other in peers)
-    return LAPTOP in own.name or (own.virtual and alike)
+    return LAPTOP in own.name or (own.virtual and len(widths) == 1)
 
 
-def _narrow_slot(facts: Mapping[int, Facts], own: Facts) -> str:
-    peers = [_width(other) or 0 for other in facts.values() if other.name == own.name]
+def _narrow_slot(own: Facts, widths: set[int]) -> str:
     width = _width(own)
-    return f"x{width}, others have x{max(peers)}" if width and width < max(peers) else ""
+    return f"x{width}, others have x{max(widths)}" if width and width < max(widths) else ""
 
 
 def _finding(
     facts: Mapping[int, Facts], told: Mapping[int, str], severity: Severity, title: str, fix: str
 ) -> Iterator[Finding]:
-    shown = [
-        f"rank {rank} ({facts[rank].host}, GPU {facts[rank].pci}): {words}"
-        for rank, words in list(told.items())[:SHOWN_COUNT]
-    ]
-    more = f"; and {len(told) - SHOWN_COUNT} more" if len(told) > SHOWN_COUNT else ""
+    gpus = (f"rank {r} ({facts[r].host}, GPU {facts[r].pci}): {words}" for r, words in told.items())
     if told:
         yield Finding(
             title=title,
-            message="; ".join(shown) + more,
+            message=listed(gpus, "; "),
             fix=fix,
             ranks=tuple(told),
             severity=severity,

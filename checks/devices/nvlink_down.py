@@ -18,12 +18,12 @@ import msgspec
 
 from ddpcheck.check import Context, Skip
 from ddpcheck.finding import Confidence, Finding, Severity
-from ddpcheck.machine.nvml import SWITCH, Link, gpu_of
+from ddpcheck.machine.gpu import SWITCH, Link, gpu_of
+from ddpcheck.measures.words import listed, spans
 
 # Source: DCGM counts one recovery error as a failure of the link (DCGM_LIMIT_MAX_NVLINK_ERROR
 # in dcgm_gpu_hardware_limits.h); replays and single CRC errors are repaired at no cost.
 MAX_RECOVERY_COUNT = 0
-SHOWN_COUNT = 8  # a reader wants no more GPUs or links in a line
 RESET = "nvidia-smi nvlink -s; systemctl status nvidia-fabricmanager; reset the host's GPUs"
 BRIDGE = "if it should have a bridge like its neighbours, check it: nvidia-smi nvlink -s"
 ERRORS = "nvidia-smi nvlink -e; dmesg | grep -E 'Xid|NVLink'; reset the host's GPUs and compare"
@@ -69,9 +69,7 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
     bare: dict[int, str] = {}
     for rank, most, switched in _behind(facts):
         own = facts[rank]
-        numbers = ", ".join(map(str, own.down[:SHOWN_COUNT]))
-        more = ", ..." if len(own.down) > SHOWN_COUNT else ""
-        told = f"{own.up} links up, {most} on others of its kind; down: {numbers}{more}"
+        told = f"{own.up} links up, {most} on others of its kind; down: {spans(own.down)}"
         # Cards may be bridged in pairs, with one left over; on a switch all links are used.
         (lost if own.up or switched else bare)[rank] = told
     failing = {r: _failing(own) for r, own in sorted(facts.items()) if _failing(own)}
@@ -107,23 +105,19 @@ def _behind(facts: Mapping[int, Facts]) -> Iterator[tuple[int, int, bool]]:
 def _failing(own: Facts) -> str:
     if not own.recoveries:
         return ""
-    worst = Counter(own.recoveries).most_common(SHOWN_COUNT)
-    told = ", ".join(f"link {number} {count} times" for number, count in worst)
-    return f"trained again since the driver was loaded: {told}"
+    worst = Counter(own.recoveries).most_common()
+    told = (f"link {number} {count} times" for number, count in worst)
+    return f"trained again since the driver was loaded: {listed(told)}"
 
 
 def _finding(
     facts: Mapping[int, Facts], told: Mapping[int, str], severity: Severity, title: str, fix: str
 ) -> Iterator[Finding]:
-    shown = [
-        f"rank {rank} ({facts[rank].host}, GPU {facts[rank].pci}): {words}"
-        for rank, words in list(told.items())[:SHOWN_COUNT]
-    ]
-    more = f"; and {len(told) - SHOWN_COUNT} more" if len(told) > SHOWN_COUNT else ""
+    gpus = (f"rank {r} ({facts[r].host}, GPU {facts[r].pci}): {words}" for r, words in told.items())
     if told:
         yield Finding(
             title=title,
-            message="; ".join(shown) + more,
+            message=listed(gpus, "; "),
             fix=fix,
             ranks=tuple(told),
             severity=severity,

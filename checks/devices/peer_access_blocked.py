@@ -18,8 +18,9 @@ import msgspec
 
 from ddpcheck.check import Context, Skip
 from ddpcheck.finding import Confidence, Finding, Severity
-from ddpcheck.machine.nvml import SWITCH, Peer, gpu_of
+from ddpcheck.machine.gpu import SWITCH, Peer, gpu_of
 from ddpcheck.machine.pci import Port, detour_between, iommu_of, is_virtual_machine, path_of
+from ddpcheck.measures.words import listed
 
 # Source: NVML API Reference, nvmlGpuTopologyLevel_t and nvmlGpuP2PStatus_t.
 ONE_SWITCH_LEVEL = 20  # level: only PCIe switches between the two
@@ -28,7 +29,6 @@ P2P_STATES = {1: "the chipset", 3: "the topology", 4: "a driver setting", 5: "th
 # Not meant for it: the driver says no on every machine, with changing reasons.
 CONSUMER_NAMES = ("GeForce", "TITAN")
 Pair = tuple[int, int]
-SHOWN_COUNT = 8  # a reader wants no more pairs or bridges in a line
 ALLOW = "see: nvidia-smi topo -p2p r and -p2p n; check the driver's options and fabric manager"
 CLEAR = "setpci -s {} ECAP_ACS+0x6.w=0000 and iommu=pt on the kernel's command line, then run again"
 
@@ -126,20 +126,18 @@ def _told(
     """Return title, cause and fix."""
     bridges = sorted({bridge for each in detours.values() for bridge in each})
     iommu = ", ".join(sorted({facts[first].iommu for first, _ in detours}))
-    more = ", ..." if len(bridges) > SHOWN_COUNT else ""
-    why = f"ACS redirects on {', '.join(bridges[:SHOWN_COUNT])}{more}; IOMMU {iommu}"
+    why = f"ACS redirects on {listed(bridges)}; IOMMU {iommu}"
     return "copies between GPUs go through the processor", why, CLEAR.format("".join(bridges[:1]))
 
 
 def _finding(
     facts: Mapping[int, Facts], pairs: list[Pair], title: str, why: str, fix: str
 ) -> Iterator[Finding]:
-    shown = ", ".join(f"{a} and {b} ({facts[a].host})" for a, b in pairs[:SHOWN_COUNT])
-    more = f" and {len(pairs) - SHOWN_COUNT} more pairs" if len(pairs) > SHOWN_COUNT else ""
+    told = listed((f"{a} and {b} ({facts[a].host})" for a, b in pairs), "; ")
     if pairs:
         yield Finding(
             title=title,
-            message=f"{why}; ranks {shown}{more}",
+            message=f"{why}; ranks {told}",
             fix=fix,
             ranks=tuple(sorted({rank for pair in pairs for rank in pair})),
             severity=Severity.WARNING,

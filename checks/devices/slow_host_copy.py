@@ -17,13 +17,14 @@ import msgspec
 
 from ddpcheck.check import Context, Profile, Skip
 from ddpcheck.finding import Confidence, Finding, Severity
+from ddpcheck.machine.gpu import gpu_of
 from ddpcheck.machine.link_speed import link_gbps
 from ddpcheck.measures.peers import slower_than_peers
+from ddpcheck.measures.words import listed
 
 # Pinned copies reach some 80 to 90 % of a link's rate (measured: 55 of 63 GB/s on an H200).
 LEAST_RATIO = 0.7
 GOES = {Profile.QUICK: 8, Profile.STANDARD: 16, Profile.FULL: 200}  # the fastest one counts
-SHOWN_COUNT = 8  # ranks in a line
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -43,7 +44,6 @@ def probe(ctx: Context) -> Facts:
         raise Skip("this run uses no GPU")
     import torch
 
-    from ddpcheck.machine.nvml import gpu_of
     from ddpcheck.target.device_speed import copy_gbps
 
     to_device_gbps, to_host_gbps = copy_gbps(ctx.device, GOES[ctx.profile])
@@ -85,15 +85,14 @@ def _finding(facts: Mapping[int, Facts], way: str, speeds: Mapping[int, float]) 
     slow = [rank for rank in below if _is_below_link(facts[rank], speeds[rank])]
     if not slow:
         return None
-    told = [
+    told = (
         f"rank {rank} ({facts[rank].host}, {facts[rank].device}) {speeds[rank]:g} GB/s, median "
         f"{below[rank]:g}{_link(facts[rank])}"
-        for rank in sorted(slow, key=lambda rank: speeds[rank])[:SHOWN_COUNT]
-    ]
-    more = f"; and {len(slow) - SHOWN_COUNT} more" if len(slow) > SHOWN_COUNT else ""
+        for rank in sorted(slow, key=lambda rank: speeds[rank])
+    )
     return Finding(
         title=f"copies {way} a GPU are slower than its peers'",
-        message=f"{'; '.join(told)}{more}; limit {LEAST_RATIO:.0%} of the median",
+        message=f"{listed(told, '; ')}; limit {LEAST_RATIO:.0%} of the median",
         fix="compare lspci -vv -s ADDRESS (LnkSta) and nvidia-smi topo -m with the other GPUs', "
         "and bind the rank to the processor of its GPU (numactl --cpunodebind)",
         ranks=tuple(slow),

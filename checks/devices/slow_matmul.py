@@ -17,13 +17,13 @@ import msgspec
 from ddpcheck.check import Context, Profile, Skip
 from ddpcheck.finding import Confidence, Finding, Severity
 from ddpcheck.measures.peers import slower_than_peers
+from ddpcheck.measures.words import listed
 
 # Healthy GPUs of one model differ by some percent, hot ones by a fifth and more.
 # Source: Sinha et al., "Not All GPUs Are Created Equal", SC 2022: 8 % in the middle of a cluster.
 LEAST_RATIO = 0.85
 SIZE = 4096  # rows and columns: more work than a GPU's processors can do at once
 GOES = {Profile.QUICK: 5, Profile.STANDARD: 10, Profile.FULL: 500}  # 10 products each
-SHOWN_COUNT = 8  # ranks in a line
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -59,16 +59,15 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
     if not slow:
         return []
     worst = sorted(slow, key=lambda rank: speeds[rank] / slow[rank])
-    told = [
+    told = (
         f"rank {rank} ({facts[rank].host}, {facts[rank].device}) {speeds[rank]:g} TFLOP/s, "
         f"{speeds[rank] / slow[rank]:.0%} of the median {slow[rank]:g}"
-        for rank in worst[:SHOWN_COUNT]
-    ]
-    more = f"; and {len(worst) - SHOWN_COUNT} more" if len(worst) > SHOWN_COUNT else ""
+        for rank in worst
+    )
     return [
         Finding(
             title="a GPU is slower than its peers",
-            message=f"{'; '.join(told)}{more}; limit {LEAST_RATIO:.0%}",
+            message=f"{listed(told, '; ')}; limit {LEAST_RATIO:.0%}",
             fix="on the named host, see nvidia-smi -q -d PERFORMANCE,CLOCK,POWER for what slows "
             "it, and nvidia-smi for another process on it",
             ranks=tuple(slow),

@@ -16,13 +16,13 @@ import msgspec
 
 from ddpcheck.check import Context, Skip
 from ddpcheck.finding import Finding, Severity
-from ddpcheck.machine.nvml import Speed, gpu_of
+from ddpcheck.machine.gpu import Speed, gpu_of
+from ddpcheck.measures.words import listed
 
 # The hardware's reasons come with this general one, which then adds nothing.
 GENERAL = "hardware slowdown"
 # Our choice: limits are rounded to clock steps and to watts; less is not worth a word.
 LOWERED_RATIO = 0.95
-SHOWN_COUNT = 8  # a reader wants no more GPUs in a line
 COOL = "nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER; check the cooling and power of the host"
 RESET_LIMITS = "if that is not meant: nvidia-smi -i ID --reset-applications-clocks, -pl DEFAULT"
 
@@ -95,15 +95,11 @@ def _finding(
     facts: Mapping[int, Facts], told: Mapping[int, str], severity: Severity, title: str, fix: str
 ) -> Iterator[Finding]:
     ranks = [rank for rank, words in told.items() if words]
-    shown = [
-        f"rank {rank} ({facts[rank].host}, GPU {facts[rank].pci}): {told[rank]}"
-        for rank in ranks[:SHOWN_COUNT]
-    ]
-    more = f"; and {len(ranks) - SHOWN_COUNT} more" if len(ranks) > SHOWN_COUNT else ""
+    gpus = (f"rank {r} ({facts[r].host}, GPU {facts[r].pci}): {told[r]}" for r in ranks)
     if ranks:
         yield Finding(
             title=title,
-            message="; ".join(shown) + more,
+            message=listed(gpus, "; "),
             fix=fix,
             ranks=tuple(ranks),
             severity=severity,

@@ -15,6 +15,7 @@ import msgspec
 
 from ddpcheck.check import Context, Profile
 from ddpcheck.finding import Finding
+from ddpcheck.measures.words import listed
 from ddpcheck.measures.wrong_values import WrongProduct
 
 ON_GPU = ("float32", "bfloat16", "float16")
@@ -22,7 +23,6 @@ ON_CPU = ("float32",)  # many CPUs emulate the others
 RUNS = {Profile.QUICK: 2, Profile.STANDARD: 4, Profile.FULL: 200}
 GPU_TILES_COUNT = 32  # 4096 rows and columns: enough for each of a GPU's processors
 KEPT_COUNT = 8  # wrong products that a rank tells of
-SHOWN_COUNT = 8  # ranks in a line
 TAKE_OUT = "take the device out of the job and test it: --profile full, or dcgmi diag -r 4"
 
 
@@ -100,6 +100,4 @@ def _unsteady(facts: Mapping[int, Facts], ranks: Sequence[int]) -> Iterator[Find
 
 
 def _named(facts: Mapping[int, Facts], ranks: Sequence[int]) -> str:
-    shown = [f"rank {r} ({facts[r].host}, {facts[r].device})" for r in ranks[:SHOWN_COUNT]]
-    more = f" and {len(ranks) - SHOWN_COUNT} more" if len(ranks) > SHOWN_COUNT else ""
-    return ", ".join(shown) + more
+    return listed(f"rank {r} ({facts[r].host}, {facts[r].device})" for r in ranks)

@@ -17,7 +17,8 @@ import msgspec
 
 from ddpcheck.check import Context, KeyValueStore, Skip
 from ddpcheck.finding import Confidence, Finding, Severity
-from ddpcheck.machine.hosts import by_host, listed, ranks_on
+from ddpcheck.measures.hosts import by_host, ranks_on
+from ddpcheck.measures.words import listed
 from ddpcheck.network.polling import wait_until
 
 # NTP keeps hosts within milliseconds (RFC 5905, section 1); logs are read by the second.

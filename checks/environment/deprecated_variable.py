@@ -15,9 +15,9 @@ import msgspec
 
 from ddpcheck.check import Context
 from ddpcheck.finding import Confidence, Finding, Severity
+from ddpcheck.machine.libraries import reading_versions
+from ddpcheck.measures.words import listed, spans
 from ddpcheck.variables.renamed import Fate, fate
-from ddpcheck.variables.spans import listed, spans
-from ddpcheck.variables.versions import reading_versions
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -77,7 +77,7 @@ def _finding(facts: Mapping[int, Facts], title: str, severity: Severity) -> Iter
         yield Finding(
             title=title,
             message=listed([_told(*key, who) for key, who in fates.items()], "; "),
-            fix=listed(list(dict.fromkeys(_fix(*key) for key in fates))),
+            fix=listed(dict.fromkeys(_fix(*key) for key in fates)),
             ranks=tuple(sorted({rank for who in fates.values() for rank in who})),
             severity=severity,
             confidence=Confidence.HIGH,

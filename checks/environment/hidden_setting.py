@@ -16,9 +16,9 @@ import msgspec
 
 from ddpcheck.check import Context
 from ddpcheck.finding import Confidence, Finding, Severity
+from ddpcheck.measures.words import brief, listed, spans
 from ddpcheck.variables.environ import shown
 from ddpcheck.variables.nccl_conf import ConfFile, conf_files
-from ddpcheck.variables.spans import brief, listed, spans
 
 ROOT = Path("/")
 LOGGING = "NCCL_DEBUG"  # what is logged may differ

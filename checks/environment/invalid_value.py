@@ -15,10 +15,10 @@ import msgspec
 
 from ddpcheck.check import Context
 from ddpcheck.finding import Confidence, Finding, Severity
+from ddpcheck.machine.libraries import reading_versions
+from ddpcheck.measures.words import brief, listed, spans
 from ddpcheck.variables.environ import shown
-from ddpcheck.variables.spans import brief, listed, spans
 from ddpcheck.variables.values import fault
-from ddpcheck.variables.versions import reading_versions
 
 # Who has no GPU makes no NCCL group and allocates no GPU memory.
 ONLY_ON_GPUS = ("NCCL_", "TORCH_NCCL_", "PYTORCH_", "CUDA_")
@@ -85,7 +85,7 @@ def _finding(severity: Severity, values: Mapping[Wrong, list[int]]) -> Finding:
     return Finding(
         title=TITLES[severity],
         message=listed(told, "; "),
-        fix="correct or unset " + listed(list(dict.fromkeys(wrong.name for wrong in values))),
+        fix="correct or unset " + listed(dict.fromkeys(wrong.name for wrong in values)),
         ranks=tuple(sorted({rank for who in values.values() for rank in who})),
         severity=severity,
         confidence=Confidence.HIGH if severity is Severity.ERROR else Confidence.MEDIUM,

@@ -10,21 +10,21 @@ What to do
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from platform import machine
 
 import msgspec
 
 from ddpcheck.check import Context
 from ddpcheck.finding import Confidence, Finding, Severity
-from ddpcheck.machine.hosts import by_host, listed
-from ddpcheck.machine.libraries import nccl_in_use
+from ddpcheck.machine.libraries import nccl_of_torch
+from ddpcheck.measures.hosts import by_host
+from ddpcheck.measures.words import listed
 
 SETTINGS = ("TORCH_DISTRIBUTED_DEBUG", "TORCH_NCCL_USE_COMM_NONBLOCKING")
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """What one rank runs; NCCL's version is '' on a CPU, a setting that is not set is left out."""
+    """What one rank runs; NCCL's version is '' where it is not used, a setting that is not set is left out."""
 
     host: str
     backend: str
@@ -95,7 +95,7 @@ def probe(ctx: Context) -> Facts:
         backend=ctx.backend,
         processor=machine(),
         torch=torch.__version__.partition("+")[0],
-        nccl=_nccl() if ctx.on_gpu else "",
+        nccl=nccl_of_torch() if ctx.on_gpu and not torch.version.hip else "",
         settings={name: ctx.environ[name] for name in SETTINGS if name in ctx.environ},
     )
 
@@ -121,8 +121,3 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
 def summarize(facts: Mapping[int, Facts]) -> str:
     """Return how many entries there are."""
     return f"none of {len(KNOWN)} known combinations" if not judge(facts) else ""
-
-
-def _nccl() -> str:
-    built_for = import_module("torch.cuda.nccl").version()
-    return nccl_in_use() or ".".join(str(part) for part in built_for[:3])

@@ -16,9 +16,10 @@ import msgspec
 
 from ddpcheck.check import Context
 from ddpcheck.finding import Confidence, Finding, Severity
-from ddpcheck.variables.leftovers import Switch, has_infiniband, switches_on
+from ddpcheck.machine.infiniband import rdma_ports
+from ddpcheck.measures.words import listed, spans
+from ddpcheck.variables.leftovers import Switch, switches_on
 from ddpcheck.variables.nccl_conf import with_conf_files
-from ddpcheck.variables.spans import listed, spans
 
 ROOT = Path("/")
 TITLES = {
@@ -44,7 +45,7 @@ def probe(ctx: Context) -> Facts:
     return Facts(
         host=ctx.host,
         on_gpu=ctx.on_gpu,
-        infiniband=has_infiniband(ROOT),
+        infiniband=any(port.is_active for port in rdma_ports(ROOT)),
         peer_access=asks_for_peers and _peer_access(),
         switches=found,
     )
@@ -90,8 +91,8 @@ def _severity(own: Facts, switch: Switch, *, several_hosts: bool) -> Severity:
 def _finding(severity: Severity, switches: Mapping[Switch, list[int]]) -> Finding:
     return Finding(
         title=TITLES[severity],
-        message=listed(list(_told(switches)), "; "),
-        fix="unset " + listed(list(dict.fromkeys(switch.name for switch in switches))),
+        message=listed(_told(switches), "; "),
+        fix="unset " + listed(dict.fromkeys(switch.name for switch in switches)),
         ranks=tuple(sorted({rank for who in switches.values() for rank in who})),
         severity=severity,
         confidence=Confidence.HIGH if severity is Severity.WARNING else Confidence.MEDIUM,

@@ -17,9 +17,10 @@ import msgspec
 
 from ddpcheck.check import Context, Skip
 from ddpcheck.finding import Confidence, Finding, Severity
-from ddpcheck.machine.hosts import by_host, listed, size
+from ddpcheck.machine.infiniband import all_ports
 from ddpcheck.machine.limits import IPC_LOCK, LOCKED_MEMORY, has_capability, limit
-from ddpcheck.machine.rdma_ports import active_rdma_ports
+from ddpcheck.measures.hosts import by_host
+from ddpcheck.measures.words import listed, size
 
 # The default of systemd and Linux since 5.16 (before that 64 KB); NCCL fails with it.
 # Source: github.com/NVIDIA/nccl-tests/issues/206, answered by NCCL's maintainer.
@@ -46,7 +47,7 @@ def probe(ctx: Context) -> Facts:
         raise Skip(UNUSED)
     if ctx.environ.get("NCCL_NET", "").lower() == "socket":
         raise Skip(UNUSED)
-    ports = active_rdma_ports()
+    ports = [port.name for port in all_ports() if port.is_active]
     if not ports:
         raise Skip("no InfiniBand or RoCE port is up here")
     return Facts(ctx.host, None if has_capability(IPC_LOCK) else limit(LOCKED_MEMORY).soft, ports)

@@ -14,8 +14,9 @@ import msgspec
 
 from ddpcheck.check import Context, Skip
 from ddpcheck.finding import Confidence, Finding, Severity
-from ddpcheck.machine.hosts import by_host, listed, ranks_on, size
 from ddpcheck.machine.memory import tightest_memory
+from ddpcheck.measures.hosts import by_host, ranks_on
+from ddpcheck.measures.words import listed, size
 
 # What a rank takes besides its model between importing torch and its third step with DDP.
 # Measured on torch 2.13, gloo, one linear layer: from 219 to 305 MiB.

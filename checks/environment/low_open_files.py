@@ -16,8 +16,9 @@ import msgspec
 
 from ddpcheck.check import Context, Skip
 from ddpcheck.finding import Confidence, Finding, Severity
-from ddpcheck.machine.hosts import by_host, listed
 from ddpcheck.machine.limits import OPEN_FILES, limit, open_file_count
+from ddpcheck.measures.hosts import by_host
+from ddpcheck.measures.words import listed
 
 # gloo keeps one socket to each other rank in each group (gloo, transport/tcp/pair.h); a job has
 # its own group, one for checkpoints or barriers, and a connection of each rank to a store.

@@ -16,13 +16,14 @@ import msgspec
 from ddpcheck.check import Context
 from ddpcheck.finding import Confidence, Finding, Severity
 from ddpcheck.machine.cgroups import task_room
-from ddpcheck.machine.hosts import by_host, listed, ranks_on
 from ddpcheck.machine.limits import (
     PROCESSES,
     is_free_of_process_limit,
     limit,
     thread_count_of_user,
 )
+from ddpcheck.measures.hosts import by_host, ranks_on
+from ddpcheck.measures.words import listed
 
 # What a rank still starts: two loader workers, each with the thread that feeds its queue, the
 # thread that pins memory, the device thread of autograd, and the threads of gloo or NCCL (2-5).

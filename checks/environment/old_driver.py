@@ -24,7 +24,9 @@ from ddpcheck.machine.driver import (
     start_error,
     supported_cuda,
 )
-from ddpcheck.machine.hosts import by_host, listed
+from ddpcheck.measures.hosts import by_host
+from ddpcheck.measures.versions import version
+from ddpcheck.measures.words import listed
 
 # The oldest driver that runs programs of any CUDA version with this major number.
 # Source: NVIDIA, CUDA Toolkit Release Notes, "CUDA Toolkit and Minimum Required Driver Version for
@@ -103,19 +105,15 @@ def _is_too_old(own: Facts) -> bool:
     if own.supported:  # by libcuda, which a forward-compatibility package may have replaced
         return _major(own.supported) < _major(own.cuda)
     oldest = OLDEST.get(_major(own.cuda))
-    return oldest is not None and _numbers(own.driver) < _numbers(oldest)
+    return oldest is not None and version(own.driver) < version(oldest)
 
 
 def _older(own: Facts) -> bool:
-    return _numbers(own.supported) < _numbers(own.cuda)
+    return version(own.supported) < version(own.cuda)
 
 
-def _major(version: str) -> int:
-    return _numbers(version)[0] if version else 0
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split("."))
+def _major(told: str) -> int:
+    return version(told)[0] if told else 0
 
 
 def _finding(

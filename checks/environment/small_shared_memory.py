@@ -16,9 +16,11 @@ import msgspec
 
 from ddpcheck.check import Context, Skip
 from ddpcheck.finding import Confidence, Finding, Severity
-from ddpcheck.machine.hosts import by_host, listed, ranks_on, size
-from ddpcheck.machine.libraries import nccl_in_use
+from ddpcheck.machine.libraries import nccl_of_torch
 from ddpcheck.machine.shared_memory import shared_memory
+from ddpcheck.measures.hosts import by_host, ranks_on
+from ddpcheck.measures.versions import version
+from ddpcheck.measures.words import listed, size
 
 # A rank that sends to another host allocates one queue of operations, whatever the network.
 # Source: NCCL, src/proxy.cc, proxyProgressInit (sizeof ncclProxyOpsPool): since 2.25, when
@@ -59,7 +61,7 @@ def probe(ctx: Context) -> Facts:
     space = shared_memory()
     if space is None:
         raise Skip("this system has no /dev/shm")
-    nccl = nccl_in_use() or "2" if ctx.on_gpu else ""
+    nccl = nccl_of_torch() or "2" if ctx.on_gpu else ""
     return Facts(ctx.host, space.size_bytes, space.free_bytes, nccl)
 
 
@@ -89,8 +91,8 @@ def _severity(own: list[Facts], over_network: bool) -> Severity | None:
 
 def _queue(own: Facts) -> int:
     """Return what the first rank that sends to another host takes; nothing without NCCL."""
-    version = tuple(int(part) for part in own.nccl.split(".")[:2] if part)
-    return (QUEUE_BYTES if version >= LONG_QUEUES else OLD_QUEUE_BYTES) if version else 0
+    nccl = version(own.nccl)
+    return (QUEUE_BYTES if nccl >= LONG_QUEUES else OLD_QUEUE_BYTES) if nccl else 0
 
 
 def _need(own: list[Facts]) -> int:

@@ -18,7 +18,8 @@ from ddpcheck.check import Context
 from ddpcheck.finding import Confidence, Finding, Severity
 from ddpcheck.machine.cgroups import cpu_quota
 from ddpcheck.machine.cores import core_count, in_spans, own_cores, spans
-from ddpcheck.machine.hosts import by_host, listed, ranks_on
+from ddpcheck.measures.hosts import by_host, ranks_on
+from ddpcheck.measures.words import listed
 
 # Twice as many threads as cores is common with hyper-threading, and not all are busy at once.
 CROWDED_RATIO = 2.0

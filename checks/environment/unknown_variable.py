@@ -15,8 +15,8 @@ import msgspec
 
 from ddpcheck.check import Context
 from ddpcheck.finding import Confidence, Finding, Severity
+from ddpcheck.measures.words import listed, spans
 from ddpcheck.variables.registry import PREFIXES_OF_OUR_OWN, near_miss, unknown_names
-from ddpcheck.variables.spans import listed, spans
 
 
 class Facts(msgspec.Struct, frozen=True):

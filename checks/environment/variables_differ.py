@@ -9,16 +9,16 @@ What to do
     sbatch --export=ALL, mpirun -x NAME, or a file that the launch command sources on each host.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 
 import msgspec
 
 from ddpcheck.check import Context
 from ddpcheck.finding import Confidence, Finding, Severity
+from ddpcheck.measures.peers import outside_majority
+from ddpcheck.measures.words import brief, listed, spans
 from ddpcheck.variables.agreement import Clash, clash, compared
 from ddpcheck.variables.environ import SEARCH_PATHS
-from ddpcheck.variables.spans import brief, listed, spans
 
 SEVERITIES = {
     Clash.SURE: Severity.ERROR,
@@ -46,7 +46,7 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
     on_gpu = any(own.on_gpu for own in facts.values())
     sorted_out: dict[tuple[Clash, bool], list[str]] = {}
     for name in _differing(facts):
-        values = {own.values.get(name) for own in facts.values()}
+        values = set(_values(facts, name).values())
         key = clash(name, values, on_gpu=on_gpu), name in SEARCH_PATHS
         sorted_out.setdefault(key, []).append(name)
     order = [(each, is_path) for each in Clash for is_path in (False, True)]
@@ -61,12 +61,12 @@ def summarize(facts: Mapping[int, Facts]) -> str:
 
 def _differing(facts: Mapping[int, Facts]) -> list[str]:
     names = sorted({name for own in facts.values() for name in own.values})
-    return [n for n in names if len({own.values.get(n) for own in facts.values()}) > 1]
+    return [name for name in names if len(set(_values(facts, name).values())) > 1]
 
 
 def _finding(facts: Mapping[int, Facts], kind: Clash, is_path: bool, names: list[str]) -> Finding:
     severity = SEVERITIES[kind]
-    odd = {rank for name in names for rank in _odd(facts, name)}
+    odd = {rank for name in names for rank in outside_majority(_values(facts, name))}
     hosts = sorted({facts[rank].host for rank in odd})
     what = "search paths differ" if is_path else "variables differ"
     return Finding(
@@ -79,15 +79,12 @@ def _finding(facts: Mapping[int, Facts], kind: Clash, is_path: bool, names: list
     )
 
 
-def _odd(facts: Mapping[int, Facts], name: str) -> list[int]:
-    """Return the ranks outside the largest group; all of them when no group is the largest."""
-    values = {rank: own.values.get(name) for rank, own in facts.items()}
-    (most, count), (_, next_count) = Counter(values.values()).most_common(2)
-    return [rank for rank, value in values.items() if count == next_count or value != most]
+def _values(facts: Mapping[int, Facts], name: str) -> dict[int, str | None]:
+    return {rank: own.values.get(name) for rank, own in facts.items()}
 
 
 def _told(facts: Mapping[int, Facts], names: list[str]) -> str:
-    return listed([f"{name} is {listed(list(_groups(facts, name)))}" for name in names], "; ")
+    return listed([f"{name} is {listed(_groups(facts, name))}" for name in names], "; ")
 
 
 def _groups(facts: Mapping[int, Facts], name: str) -> Iterator[str]:

@@ -11,16 +11,17 @@ What to do
 """
 
 import platform
-import re
-from collections import Counter
 from collections.abc import Mapping
 from importlib import import_module
-from pathlib import Path
 
 import msgspec
 
 from ddpcheck.check import Context
 from ddpcheck.finding import Confidence, Finding, Severity
+from ddpcheck.machine.driver import kernel_driver
+from ddpcheck.machine.libraries import NCCL, loaded, nccl_of_torch
+from ddpcheck.measures.peers import outside_majority
+from ddpcheck.measures.words import listed, spans
 
 # What cannot work together; the rest can, though nobody would choose it.
 # Source: torch and NCCL promise no wire compatibility between versions; pickles, which
@@ -38,9 +39,6 @@ LABELS = {
     "machine": "the processor architecture",
 }
 SUMMARIZED = ("python", "torch", "cuda", "nccl", "driver")
-SHOWN_COUNT = 8  # a reader wants no more ranks or hosts in a line
-DRIVER_VERSION = Path("/proc/driver/nvidia/version")
-MAPPED_LIBRARIES = Path("/proc/self/maps")
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -53,8 +51,10 @@ class Facts(msgspec.Struct, frozen=True):
 
 def probe(ctx: Context) -> Facts:
     """Return the versions that this process has loaded, of the GPU's parts only on a GPU."""
-    versions = {**_software(), **(_gpu_software() if ctx.on_gpu else {})}
-    return Facts(ctx.host, versions, _nccl_library() if ctx.on_gpu else "")
+    if not ctx.on_gpu:
+        return Facts(ctx.host, _software())
+    library = next(iter(loaded(NCCL)), "")
+    return Facts(ctx.host, {**_software(), **_gpu_software()}, library)
 
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:
@@ -63,7 +63,7 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
     for name in LABELS:
         told = {rank: own.versions[name] for rank, own in facts.items() if name in own.versions}
         if len(set(told.values())) > 1:
-            causes.setdefault(_odd(told), []).append(name)
+            causes.setdefault(outside_majority(told), []).append(name)
     return [_finding(facts, ranks, names) for ranks, names in causes.items()]
 
 
@@ -89,47 +89,26 @@ def _software() -> dict[str, str]:
 
 
 def _gpu_software() -> dict[str, str]:
-    import torch
-
-    nccl = torch.distributed.is_nccl_available()
     told = {
-        "nccl": ".".join(map(str, import_module("torch.cuda.nccl").version())) if nccl else "none",
+        "nccl": nccl_of_torch() or "none",
         "cudnn": str(import_module("torch.backends.cudnn").version() or "none"),
-        "driver": _driver(DRIVER_VERSION.read_text() if DRIVER_VERSION.exists() else ""),
+        "driver": kernel_driver(),
     }
     return {name: version for name, version in told.items() if version}
 
 
-def _driver(text: str) -> str:
-    """Return the version in the kernel module's own words, which need no NVML to read."""
-    found = re.search(r"Kernel Module.*?\s(\d+\.\d+(?:\.\d+)*)\s", text)
-    return found[1] if found else ""
-
-
-def _nccl_library() -> str:
-    maps = MAPPED_LIBRARIES.read_text() if MAPPED_LIBRARIES.exists() else ""
-    found = re.search(r"(/\S*libnccl\.so\S*)", maps)
-    return found[1] if found else ""
-
-
-def _odd(told: Mapping[int, str]) -> tuple[int, ...]:
-    """Return the ranks outside the largest group; all of them when no group is the largest."""
-    (most, count), (_, next_count) = Counter(told.values()).most_common(2)
-    return tuple(sorted(r for r, version in told.items() if count == next_count or version != most))
-
-
 def _finding(facts: Mapping[int, Facts], ranks: tuple[int, ...], names: list[str]) -> Finding:
     sure = not MUST_AGREE.isdisjoint(names)
-    loaded = {str(rank): facts[rank].nccl_library for rank in facts} if "nccl" in names else {}
+    libraries = {str(rank): facts[rank].nccl_library for rank in facts} if "nccl" in names else {}
     return Finding(
         title=f"not the same on all ranks: {', '.join(LABELS[name] for name in names)}",
         message="; ".join(_told(facts, name) for name in names),
         fix="install the same environment everywhere; look first at "
-        + ", ".join(sorted({facts[rank].host for rank in ranks})[:SHOWN_COUNT]),
+        + listed(sorted({facts[rank].host for rank in ranks})),
         ranks=ranks,
         severity=Severity.ERROR if sure else Severity.WARNING,
         confidence=Confidence.HIGH if sure else Confidence.MEDIUM,
-        evidence={"nccl_library": loaded} if loaded else {},
+        evidence={"nccl_library": libraries} if libraries else {},
     )
 
 
@@ -138,11 +117,8 @@ def _told(facts: Mapping[int, Facts], name: str) -> str:
     for rank in sorted(facts):
         groups.setdefault(facts[rank].versions.get(name, "unknown"), []).append(rank)
     told = (f"{version} on {_named(facts, ranks)}" for version, ranks in groups.items())
-    return f"{LABELS[name]} is {', '.join(told)}"
+    return f"{LABELS[name]} is {listed(told)}"
 
 
 def _named(facts: Mapping[int, Facts], ranks: list[int]) -> str:
-    hosts = sorted({facts[rank].host for rank in ranks})
-    more = ", ..." if len(ranks) > SHOWN_COUNT or len(hosts) > SHOWN_COUNT else ""
-    shown = ", ".join(str(rank) for rank in ranks[:SHOWN_COUNT])
-    return f"rank {shown} ({', '.join(hosts[:SHOWN_COUNT])}{more})"
+    return f"rank {spans(ranks)} ({listed(sorted({facts[rank].host for rank in ranks}))})"

@@ -11,21 +11,23 @@ What to do
 """
 
 from collections.abc import Iterator, Mapping
-from importlib import import_module
 from pathlib import Path
 
 import msgspec
 
 from ddpcheck.check import Context, Skip
 from ddpcheck.finding import Confidence, Finding, Severity
-from ddpcheck.machine.hosts import by_host, listed
 from ddpcheck.machine.libraries import (
     NCCL,
     loaded,
+    nccl_built_for,
     nccl_in_use,
     nccl_version,
     packaged_nccl,
 )
+from ddpcheck.measures.hosts import by_host
+from ddpcheck.measures.versions import Version, version
+from ddpcheck.measures.words import listed
 
 CHOOSERS = ("LD_PRELOAD", "LD_LIBRARY_PATH")
 ONE = "keep one libnccl: take the others out of LD_LIBRARY_PATH and LD_PRELOAD"
@@ -53,12 +55,11 @@ def probe(ctx: Context) -> Facts:
     paths = loaded(NCCL)
     if not paths:
         raise Skip("torch has no NCCL library of its own: it is built in, or there is none")
-    built_for = import_module("torch.cuda.nccl").version()
     return Facts(
         host=ctx.host,
         in_use=nccl_in_use(),
         loaded={path: nccl_version(path) for path in paths},
-        built_for=".".join(str(part) for part in built_for[:3]),
+        built_for=nccl_built_for(),
         packaged=packaged_nccl(),
         announced=ctx.environ.get("NCCL_VERSION", ""),
         chosen_by=[name for name in CHOOSERS if _leads(ctx.environ.get(name, ""), paths)],
@@ -71,8 +72,7 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
     for rank, own in sorted(facts.items()):
         for cause in _causes(own):
             causes.setdefault(cause, []).append(rank)
-    findings = [_finding(facts, *cause, tuple(ranks)) for cause, ranks in causes.items()]
-    return [*_unequal(facts), *findings]
+    return [_finding(facts, *cause, tuple(ranks)) for cause, ranks in causes.items()]
 
 
 def summarize(facts: Mapping[int, Facts]) -> str:
@@ -85,35 +85,24 @@ def _leads(value: str, paths: list[str]) -> bool:
     return any({Path(path), Path(path).parent} & entries for path in paths)
 
 
-def _numbers(version: str) -> tuple[int, ...]:
-    parts = version.partition("-")[0].partition("+")[0].split(".")[:3]
-    return tuple(int(part) for part in parts if part.isdecimal())
+def _numbers(told: str) -> Version:
+    return version(told)[:3]  # packages may count their own builds in a fourth
 
 
 def _causes(own: Facts) -> Iterator[tuple[str, str, Severity]]:
-    version, built_for = _numbers(own.in_use), _numbers(own.built_for)
+    in_use, built_for = _numbers(own.in_use), _numbers(own.built_for)
     if len(own.loaded) > 1:
         yield "several NCCL libraries are loaded at once", ONE, Severity.WARNING
-    elif version and version < built_for:
+    elif in_use and in_use < built_for:
         fix = f"install the NCCL that torch was built for ({own.built_for}), and {ONE}"
         yield "the loaded NCCL is older than torch was built for", fix, Severity.WARNING
-    elif version and version > built_for:
+    elif in_use and in_use > built_for:
         fix = "nothing, if you meant to upgrade NCCL; do so on every host"
         yield "the loaded NCCL is newer than torch was built for", fix, Severity.INFO
     others = {_numbers(other) for other in (own.announced, *own.packaged.values()) if other}
-    if version and others - {_numbers(each) for each in own.loaded.values()}:
+    if in_use and others - {_numbers(each) for each in own.loaded.values()}:
         fix = "nothing: believe neither NCCL_VERSION nor the package, but what is loaded"
         yield "NCCL_VERSION or a package names an NCCL that is not loaded", fix, Severity.INFO
-
-
-def _unequal(facts: Mapping[int, Facts]) -> list[Finding]:
-    """Return that ranks differ in a way that versions of torch do not show."""
-    versions = {own.in_use for own in facts.values()}
-    if len(versions - {""}) < 2 or len({own.built_for for own in facts.values()}) > 1:  # noqa: PLR2004
-        return []
-    fix = f"install the same NCCL on every host, and {ONE}"
-    title = "the ranks have loaded different NCCL versions"
-    return [_finding(facts, title, fix, Severity.ERROR, tuple(sorted(facts)))]
 
 
 def _finding(

@@ -16,8 +16,8 @@ import msgspec
 from ddpcheck.check import Context
 from ddpcheck.finding import Confidence, Finding, Severity
 from ddpcheck.launch.claims import Claim, claims
+from ddpcheck.measures.words import listed
 
-SHOWN_COUNT = 4  # a reader wants no more ranks in a line
 FIELDS = {"world_size": "the number of ranks", "rank": "the rank", "local_rank": "the local rank"}
 FIX = (
     "number the ranks in one place: unset RANK, WORLD_SIZE and LOCAL_RANK in the launch script, or "
@@ -54,13 +54,11 @@ def _finding(facts: Mapping[int, Facts], field: str) -> Finding | None:
     odd = {rank: told for rank, own in sorted(facts.items()) if (told := _conflict(own, field))}
     if not odd:
         return None
-    shown = "; ".join(f"rank {r} ({facts[r].host}): {odd[r]}" for r in list(odd)[:SHOWN_COUNT])
-    more = f"; and {len(odd) - SHOWN_COUNT} more ranks" if len(odd) > SHOWN_COUNT else ""
     # Ranks in another order than the launcher's may be meant; another number of them cannot.
     size = field == "world_size"
     return Finding(
         title=f"launchers disagree on {FIELDS[field]}",
-        message=f"{shown}{more}",
+        message=listed((f"rank {r} ({facts[r].host}): {odd[r]}" for r in odd), "; "),
         fix=FIX,
         ranks=tuple(odd),
         severity=Severity.WARNING if size else Severity.INFO,

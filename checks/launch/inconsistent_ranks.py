@@ -17,13 +17,14 @@ import msgspec
 
 from ddpcheck.check import Context
 from ddpcheck.finding import Confidence, Finding, Severity
+from ddpcheck.measures.words import listed, spans
 
 # Source: torch/distributed/rendezvous.py for what torch reads, torchrun's manual for the rest.
 NEEDED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 HANDY = ("LOCAL_RANK", "LOCAL_WORLD_SIZE")
 INDEX, COUNT, PORT = range(10**9), range(1, 10**9), range(1, 2**16)  # TCP ports are 16-bit
 LIMITS = {"RANK": INDEX, "WORLD_SIZE": COUNT, "MASTER_PORT": PORT, HANDY[0]: INDEX, HANDY[1]: COUNT}
-NAMED_COUNT, SHOWN_COUNT = 1024, 8  # of a million absent ranks; in one line
+NAMED_COUNT = 1024  # of a million absent ranks
 SET = "start the ranks with torchrun, or correct the launch script; a port is 1..65535"
 ONCE = "start each RANK of 0..WORLD_SIZE-1 once, on every node; a second job needs its own port"
 
@@ -107,7 +108,7 @@ def _wrong_ranks(came: Sequence[Facts]) -> Iterator[Finding]:
         yield _finding(outside, f"RANK is not below WORLD_SIZE ({world})", ONCE, Severity.ERROR)
     if len(sizes) == 1 and len(came) < world and not any(p.lack(NEEDED) for p in came):
         absent = tuple(r for r in range(min(world, len(came) + NAMED_COUNT)) if r not in claims)
-        few = ", ".join(map(str, absent[:SHOWN_COUNT])) + ", ..." * (len(absent) > SHOWN_COUNT)
+        few = spans(absent) + ", ..." * (len(absent) + len(claims) < world)
         what = f"WORLD_SIZE is {world} and {len(came)} processes came; missing: rank {few}"
         yield Finding(title="ranks are missing", message=what, fix=ONCE, ranks=absent)
 
@@ -122,7 +123,7 @@ def _wrong_local(place: Sequence[Facts]) -> Iterator[Finding]:
         return
     pairs = zip(place, local, strict=True)
     wrong = [p for p, (r, size) in pairs if r >= size or claims[r, size] > 1 >= mates[size] / size]
-    said = ", ".join(f"{rank} of {size}" for rank, size in local[:SHOWN_COUNT])
+    said = listed(f"{rank} of {size}" for rank, size in local)
     what = f"LOCAL_RANK does not count the processes of a host up to LOCAL_WORLD_SIZE: {said}"
     yield _finding(wrong or place, what, SET, Severity.ERROR if wrong else Severity.WARNING)
 
@@ -135,8 +136,7 @@ def _grouped(pairs: Iterable[tuple[Any, Facts]]) -> dict[Any, list[Facts]]:
 
 
 def _named(who: Sequence[Facts]) -> str:
-    more = f" and {len(who) - SHOWN_COUNT} more" if len(who) > SHOWN_COUNT else ""
-    return ", ".join(f"rank {p.rank} ({p.host}, pid {p.pid})" for p in who[:SHOWN_COUNT]) + more
+    return listed(f"rank {p.rank} ({p.host}, pid {p.pid})" for p in who)
 
 
 def _finding(who: Sequence[Facts], what: str, fix: str, severity: Severity) -> Finding:

@@ -15,8 +15,7 @@ import msgspec
 from ddpcheck.check import Context, Skip
 from ddpcheck.finding import Finding
 from ddpcheck.machine.processes import Rank, place_in, ranks_elsewhere
-
-SHOWN_COUNT = 8  # a reader wants no more ranks in a line
+from ddpcheck.measures.words import listed
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -41,12 +40,10 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
     if not found:
         return []
     place = next(iter(facts.values())).place
-    told = ", ".join(list(found.values())[:SHOWN_COUNT])
-    more = f" and {len(found) - SHOWN_COUNT} more" if len(found) > SHOWN_COUNT else ""
     return [
         Finding(
             title="ranks wait at another MASTER_ADDR:MASTER_PORT",
-            message=f"this run meets at {place}; elsewhere: {told}{more}",
+            message=f"this run meets at {place}; elsewhere: {listed(found.values())}",
             fix="set MASTER_ADDR and MASTER_PORT once, in the script that starts the ranks, and "
             "not in each rank; or start them with torchrun",
             ranks=tuple(found),

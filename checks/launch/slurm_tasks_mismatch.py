@@ -16,6 +16,7 @@ import msgspec
 from ddpcheck.check import Context, Skip
 from ddpcheck.finding import Confidence, Finding, Severity
 from ddpcheck.measures.slurm import is_task_of_srun, tasks_on_nodes
+from ddpcheck.measures.words import listed
 
 # Source: srun's manual, "OUTPUT ENVIRONMENT VARIABLES". SLURM_NTASKS_PER_NODE is a request, which
 # a task inherits from sbatch; what starts with SLURM_STEP is what srun did.
@@ -24,7 +25,6 @@ READ = (
     *("SLURM_STEP_NUM_NODES", "SLURM_NTASKS_PER_NODE", "SLURM_GPUS_ON_NODE"),
 )
 AGENTS = ("TORCHELASTIC_RUN_ID", "DDPCHECK_LAUNCHED")
-SHOWN_COUNT = 8  # of hosts in a line
 ONE_A_RANK = "start as many tasks as ranks: srun --nodes=N --ntasks-per-node=GPUS, without --ntasks"
 ONE_A_NODE = "start torchrun once a node: srun --ntasks-per-node=1 torchrun --nproc-per-node=GPUS"
 
@@ -95,8 +95,7 @@ def _agents(facts: Mapping[int, Facts]) -> Iterator[Finding]:
     places = {(own.host, own.numbers.get("SLURM_PROCID")) for own in facts.values()}
     hosts = Counter(host for host, _ in places)
     if crowded := sorted(host for host, tasks in hosts.items() if tasks > 1):
-        more = f" and {len(crowded) - SHOWN_COUNT} more" * (len(crowded) > SHOWN_COUNT)
-        told = f"several tasks of srun run torchrun on {', '.join(crowded[:SHOWN_COUNT])}{more}, "
+        told = f"several tasks of srun run torchrun on {listed(crowded)}, "
         told += f"and each starts ranks there: {len(facts)} in all"
         ranks = [rank for rank, own in facts.items() if own.host in crowded]
         yield _finding(ranks, "several torchruns on a node", told, ONE_A_NODE, Severity.WARNING)
@@ -131,7 +130,7 @@ def _fewer_than_asked(facts: Mapping[int, Facts]) -> Iterator[Finding]:
     asked = own.numbers.get("SLURM_NTASKS_PER_NODE", 0)
     if asked and own.tasks_on_nodes and set(own.tasks_on_nodes) != {asked}:
         told = f"SLURM_NTASKS_PER_NODE is {asked}, and the step has {own.tasks} tasks: "
-        told += f"{', '.join(map(str, own.tasks_on_nodes[:SHOWN_COUNT]))} on its nodes"
+        told += f"{listed(own.tasks_on_nodes)} on its nodes"
         # That srun was told something else than sbatch may be meant, unless GPUs idle.
         idle = any(o.gpus > max(o.tasks_on_nodes, default=0) for o in facts.values())
         gravity = Severity.WARNING if idle else Severity.INFO

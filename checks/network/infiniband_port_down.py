@@ -16,8 +16,8 @@ import msgspec
 
 from ddpcheck.check import Context, Skip
 from ddpcheck.finding import Confidence, Finding, Severity
-from ddpcheck.machine.hosts import listed
 from ddpcheck.machine.infiniband import INFINIBAND, Port
+from ddpcheck.measures.words import listed
 from ddpcheck.network.rdma import Rdma, rdma
 
 FIX = "look at the port on {hosts} (ibstat, rdma link): its cable, its switch port{manager}"

@@ -17,7 +17,7 @@ import msgspec
 
 from ddpcheck.check import Context, Skip
 from ddpcheck.finding import Confidence, Finding, Severity
-from ddpcheck.machine.hosts import listed
+from ddpcheck.measures.words import listed
 from ddpcheck.network.culprits import Pair, blames
 from ddpcheck.network.links import Link, is_lossy, measured_links, trips_s
 from ddpcheck.network.own_address import here

@@ -16,7 +16,7 @@ import msgspec
 
 from ddpcheck.check import Context, Skip
 from ddpcheck.finding import Confidence, Finding, Severity
-from ddpcheck.machine.hosts import listed
+from ddpcheck.measures.words import listed
 from ddpcheck.network.rdma import Rdma, idle_names, rdma
 
 NAME = "name the devices that there are in NCCL_IB_HCA, or unset it: {devices}"

@@ -16,7 +16,7 @@ import msgspec
 
 from ddpcheck.check import Context, Skip
 from ddpcheck.finding import Confidence, Finding, Severity
-from ddpcheck.machine.hosts import listed
+from ddpcheck.measures.words import listed
 from ddpcheck.network.own_address import Wire, own_wire
 from ddpcheck.network.roster import place_of
 

@@ -18,7 +18,7 @@ import msgspec
 
 from ddpcheck.check import Context, Skip
 from ddpcheck.finding import Finding
-from ddpcheck.machine.hosts import listed
+from ddpcheck.measures.words import listed
 from ddpcheck.network.culprits import Blame, Pair, Way, blames
 from ddpcheck.network.echo import Listener, patient_visit
 from ddpcheck.network.own_address import here

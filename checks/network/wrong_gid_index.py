@@ -12,14 +12,15 @@ What to do
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from importlib import import_module
 
 import msgspec
 
 from ddpcheck.check import Context, Skip
 from ddpcheck.finding import Confidence, Finding, Severity
-from ddpcheck.machine.hosts import listed
 from ddpcheck.machine.infiniband import ETHERNET, Port
+from ddpcheck.machine.libraries import nccl_of_torch
+from ddpcheck.measures.versions import version
+from ddpcheck.measures.words import listed
 from ddpcheck.network.rdma import CHOOSES_GID, GID_INDEX, Rdma, rdma, used_gid
 
 ADDRESS = "give the network interface of {ports} an IP address, as on the other hosts"
@@ -42,7 +43,7 @@ def probe(ctx: Context) -> Facts:
         raise Skip(found.unused)
     if not _roce(found):
         raise Skip("no active RoCE port")
-    return Facts(found, tuple(import_module("torch.cuda.nccl").version()))
+    return Facts(found, version(nccl_of_torch()))
 
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:
@@ -106,8 +107,8 @@ def _told(own: Facts, port: Port) -> str:
     index, gid = own.rdma.gid_index, used_gid(port, own.rdma.gid_index, own.nccl)
     is_set = "is not set" if index is None else f"is {index}"
     what = f"GID {gid.index} is {gid.address} ({gid.kind})" if gid else "there is no such GID"
-    version = ".".join(map(str, own.nccl))
-    return f"{port.name} on {own.rdma.host}: {what}; {GID_INDEX} {is_set}, NCCL is {version}"
+    nccl = ".".join(map(str, own.nccl))
+    return f"{port.name} on {own.rdma.host}: {what}; {GID_INDEX} {is_set}, NCCL is {nccl}"
 
 
 def _fix(facts: Mapping[int, Facts], bad: Mapping[int, list[Port]]) -> str:

@@ -12,7 +12,7 @@ import psutil
 from ddpcheck.errors import LaunchError
 from ddpcheck.launch.host import HOSTED, KEYS, host_beside
 from ddpcheck.launch.identity import Identity
-from ddpcheck.launch.stores import TCPStore
+from ddpcheck.launch.stores import Store, TCPStore
 from ddpcheck.machine.ports import owner_of, owner_pid
 from ddpcheck.network.reach import Reached, reach
 
@@ -55,7 +55,7 @@ def meet(who: Identity, timeout_s: float) -> TCPStore:
     return store
 
 
-def store_host(store: TCPStore, who: Identity) -> str:
+def store_host(store: Store, who: Identity) -> str:
     """Return the host whose rank opened the store, or '' when a launcher did."""
     return "" if who.store_is_hosted else store.get(_mark(who)).decode()
 

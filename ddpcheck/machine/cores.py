@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
+from ddpcheck.measures.words import runs
+
 
 def own_cores() -> list[int]:
     """Return the numbers of the cores that this process may run on."""
@@ -20,13 +22,7 @@ def core_count() -> int:
 
 def spans(cores: Iterable[int]) -> str:
     """Return numbers as taskset and the kernel write them, such as "0-3,8"."""
-    runs: list[list[int]] = []
-    for core in sorted(cores):
-        if runs and core == runs[-1][-1] + 1:
-            runs[-1].append(core)
-        else:
-            runs.append([core])
-    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+    return ",".join(runs(cores))
 
 
 def in_spans(text: str) -> set[int]:

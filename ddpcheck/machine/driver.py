@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import re
 from collections.abc import Mapping
 from contextlib import suppress
@@ -11,6 +10,7 @@ from pathlib import Path
 from ddpcheck.machine.files import names_in, text_of
 
 CUDA_MAJOR = 1000  # cuDriverGetVersion tells major * 1000 + minor * 10
+LIBRARY = "libcuda.so.1"
 NO_LIBRARY = -1
 # Why CUDA does not start, and what helps. Source: CUDA Driver API, cudaError_enum.
 NO_START = {
@@ -62,9 +62,11 @@ def supported_cuda() -> str:
     A forward-compatibility package (cuda-compat) brings a libcuda that is newer than the kernel's
     part. Asking needs no GPU and starts nothing on one.
     """
+    import ctypes
+
     number = ctypes.c_int(0)
     with suppress(OSError, AttributeError):
-        ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(number))
+        ctypes.CDLL(LIBRARY).cuDriverGetVersion(ctypes.byref(number))
     major, rest = divmod(number.value, CUDA_MAJOR)
     return f"{major}.{rest // 10}" if number.value else ""
 
@@ -74,6 +76,24 @@ def start_error() -> int:
 
     This starts CUDA: ask only where nothing else can use the GPU anyway.
     """
+    import ctypes
+
     with suppress(OSError, AttributeError):
-        return int(ctypes.CDLL("libcuda.so.1").cuInit(0))
+        return int(ctypes.CDLL(LIBRARY).cuInit(0))
     return NO_LIBRARY
+
+
+def gpus_in_driver(library: str = LIBRARY) -> int | None:
+    """Return how many GPUs CUDA shows; None without a driver, or before its first use.
+
+    It is what CUDA_VISIBLE_DEVICES left at that first use. torch.cuda.device_count() of torch 2.11
+    follows the variable for ever, though CUDA does not.
+    Source: CUDA Driver API, cuDeviceGetCount.
+    """
+    import ctypes
+
+    count = ctypes.c_int()
+    with suppress(OSError, AttributeError):
+        status = ctypes.CDLL(library).cuDeviceGetCount(ctypes.byref(count))
+        return count.value if status == 0 else None
+    return None

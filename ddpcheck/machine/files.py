@@ -7,10 +7,15 @@ from pathlib import Path
 
 def text_of(path: Path) -> str:
     """Return what the file holds, or '' when it cannot be read."""
+    return bytes_of(path).decode(errors="replace")
+
+
+def bytes_of(path: Path) -> bytes:
+    """Return what the file holds, or b'' when it cannot be read."""
     try:
-        return path.read_text(errors="replace")
+        return path.read_bytes()
     except OSError:
-        return ""
+        return b""
 
 
 def names_in(folder: Path) -> list[str]:

@@ -58,16 +58,22 @@ class Port(msgspec.Struct, frozen=True):
 
 
 def rdma_ports(root: Path = Path("/")) -> tuple[Port, ...]:
-    """Return all ports that speak InfiniBand or RoCE, in the order of their names."""
+    """Return the ports that speak InfiniBand or RoCE, which NCCL can use by itself."""
+    return tuple(port for port in all_ports(root) if port.layer in (ETHERNET, INFINIBAND))
+
+
+def all_ports(root: Path = Path("/")) -> tuple[Port, ...]:
+    """Return the ports of all devices, in the order of their names.
+
+    Amazon's EFA is among them: NCCL uses it through a plug-in.
+    """
     nodes = _nodes(root)
-    found = (
+    return tuple(
         _port(root / DEVICES / device / "ports" / port, device, usable=device in nodes)
         for device in names_in(root / DEVICES)
         for port in names_in(root / DEVICES / device / "ports")
         if port.isdecimal()
     )
-    # Amazon's EFA is among the devices, and has a link layer of its own.
-    return tuple(port for port in found if port.layer in (ETHERNET, INFINIBAND))
 
 
 def _nodes(root: Path) -> set[str]:

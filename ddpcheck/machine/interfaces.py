@@ -6,13 +6,11 @@ import ipaddress
 from collections.abc import Sequence
 from contextlib import suppress
 from enum import StrEnum
-from hashlib import sha256
 from pathlib import Path
 from socket import AF_INET, AF_INET6
 from typing import Any
 
 import msgspec
-import psutil
 
 from ddpcheck.machine.files import text_of
 
@@ -56,6 +54,8 @@ class Interface(msgspec.Struct, frozen=True):
 
 def interfaces(root: Path = Path("/")) -> list[Interface]:
     """Return the interfaces that have an address, or none where the kernel does not tell."""
+    import psutil
+
     with suppress(OSError):
         states = psutil.net_if_stats()
         return [
@@ -93,6 +93,8 @@ def loopback_domain(host: str, root: Path = Path("/")) -> str:
 
     They share a kernel and a network namespace; where neither can be told, the host's name.
     """
+    from hashlib import sha256
+
     boot = text_of(root / "proc/sys/kernel/random/boot_id").strip()
     with suppress(OSError):
         if boot:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from ddpcheck.machine.nvml import pci_address
+from ddpcheck.machine.pci import pci_address
 
 RECORD_BYTES = 8192  # the kernel never returns more at once
 KEPT_TEXT_COUNT = 120  # characters: the rest is registers

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
 import re
 from contextlib import suppress
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -34,6 +34,8 @@ def nccl_version(path: str | None) -> str:
     Of a library that is loaded already this is the loaded one, not a second copy; of None it is
     the one that goes before all others (LD_PRELOAD).
     """
+    import ctypes
+
     number = ctypes.c_int(0)
     with suppress(OSError, AttributeError):
         ctypes.CDLL(path).ncclGetVersion(ctypes.byref(number))
@@ -59,5 +61,34 @@ def packaged_nccl() -> dict[str, str]:
 
 
 def nccl_in_use(root: Path = Path("/")) -> str:
-    """Return the version of the NCCL that torch calls, or '' when none is loaded."""
+    """Return the version of the NCCL library that is loaded, or '' when there is none.
+
+    It may still be part of torch itself: see ``nccl_of_torch``.
+    """
     return next(filter(None, map(nccl_version, (None, *loaded(NCCL, root)))), "")
+
+
+def nccl_built_for() -> str:
+    """Return the version of NCCL that torch was built for, or '' when it was built without.
+
+    On ROCm that is the version of RCCL, which answers in NCCL's place.
+    """
+    if not import_module("torch").distributed.is_nccl_available():
+        return ""
+    return ".".join(str(part) for part in import_module("torch.cuda.nccl").version()[:3])
+
+
+def nccl_of_torch() -> str:
+    """Return the version of the NCCL that torch calls, or '' when it was built without."""
+    return nccl_in_use() or nccl_built_for()
+
+
+def reading_versions(*, on_gpu: bool) -> dict[str, str]:
+    """Return the versions of torch, and of NCCL where this run uses it: who reads the variables.
+
+    On ROCm, RCCL's version says nothing on NCCL's variables.
+    """
+    torch = import_module("torch")
+    told = {"torch": str(torch.__version__).partition("+")[0]}
+    nccl = nccl_of_torch() if on_gpu and not torch.version.hip else ""
+    return told | ({"nccl": nccl} if nccl else {})

@@ -1,23 +1,21 @@
-"""What the NVIDIA driver tells of a GPU through NVML, as far as it tells it.
+"""How the NVIDIA driver is asked about a GPU: through NVML.
 
-Each value is None where the driver does not know it: consumer cards count no ECC errors,
-a slice of a GPU knows no clocks, an old driver lacks a question.
+Only who asks imports this: pynvml is large.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import cache
 from itertools import takewhile
 from typing import Any
 
-import msgspec
 import psutil
 import pynvml
 
-SWITCH = "switch"
+from ddpcheck.machine.gpu import SWITCH, Gpu, Link, Memory, Peer, Process, Speed
+from ddpcheck.machine.pci import pci_address
+
 PYNVML: Any = pynvml  # its classes of errors are made at run time
 OUT_OF_ORDER = (PYNVML.NVMLError_GpuIsLost, PYNVML.NVMLError_ResetRequired)
 NOT_HERE = (PYNVML.NVMLError_NotFound, PYNVML.NVMLError_InvalidArgument)
@@ -42,89 +40,6 @@ SLOWDOWNS = {
 COMPUTE_MODES = {0: "default", 1: "exclusive thread", 2: "prohibited", 3: "exclusive process"}
 
 
-class Process(msgspec.Struct, frozen=True):
-    """A process that holds a context on the GPU, by the driver's PID; draws, if graphical."""
-
-    pid: int
-    name: str
-    used_bytes: int | None
-    graphical: bool
-
-
-class Link(msgspec.Struct, frozen=True):
-    """One NVLink: where it leads (a PCI address, 'switch' or ''), and times it was retrained."""
-
-    active: bool
-    remote: str
-    recoveries: int | None
-
-
-class Peer(msgspec.Struct, frozen=True):
-    """Another GPU of the machine: how near it is, and whether it can be read directly.
-
-    ``topology`` is NVML's level (20 and less: only PCIe switches between, 30 and more: a
-    processor); ``read`` and ``nvlink`` are NVML's peer-to-peer states, 0 for yes.
-    """
-
-    uuid: str
-    topology: int | None
-    read: int | None
-    nvlink: int | None
-
-
-class Memory(msgspec.Struct, frozen=True):
-    """Errors of the GPU's memory: since the driver was loaded, and over its life."""
-
-    corrected: int | None = None
-    uncorrected: int | None = None
-    uncorrected_ever: int | None = None
-    rows_remapped: int | None = None
-    remap_pending: bool | None = None
-    remap_failed: bool | None = None
-
-
-class Speed(msgspec.Struct, frozen=True):
-    """Clocks in MHz, power limits in mW, temperature in degrees Celsius, and what slows it."""
-
-    slowdowns: tuple[str, ...] | None = None
-    temperature_c: int | None = None
-    clock_mhz: int | None = None
-    max_clock_mhz: int | None = None
-    set_clock_mhz: int | None = None
-    default_clock_mhz: int | None = None
-    power_limit_mw: int | None = None
-    default_power_limit_mw: int | None = None
-
-
-class Gpu(msgspec.Struct, frozen=True):
-    """One GPU; ``fault`` is the driver's word when it cannot be used at all, or ''."""
-
-    uuid: str
-    name: str = ""
-    pci: str = ""
-    fault: str = ""
-    mig: bool | None = None
-    compute_mode: str | None = None
-    recovery: str | None = None
-    memory: Memory = Memory()
-    speed: Speed = Speed()
-    pcie_width: int | None = None
-    pcie_max_width: int | None = None
-    links: tuple[Link, ...] = ()
-    peers: tuple[Peer, ...] = ()
-    processes: tuple[Process, ...] | None = None
-    total_bytes: int | None = None
-    used_bytes: int | None = None
-
-
-@cache
-def gpu_of(device: str) -> Gpu | str:
-    """Return the GPU behind a torch device as it was when first asked, or why none is known."""
-    import torch
-
-    return read_gpu(str(torch.cuda.get_device_properties(device).uuid))
-
-
 def read_gpu(uuid: str, nvml: Any = PYNVML) -> Gpu | str:
     """Return what NVML tells of the GPU with this UUID, or why it tells nothing."""
     bare = uuid.removeprefix("GPU-").removeprefix("MIG-")
@@ -135,19 +50,6 @@ def read_gpu(uuid: str, nvml: Any = PYNVML) -> Gpu | str:
         return Gpu(f"GPU-{bare}", fault=str(error))
     except pynvml.NVMLError as error:
         return f"NVML: {error}"
-
-
-def pci_address(bus_id: str) -> str:
-    """Return a PCI address as Linux writes it, of NVML's '00000000:17:00.0' or '0000:17:00'."""
-    domain, bus, device = bus_id.lower().split(":")
-    return f"{int(domain, 16):04x}:{bus}:{device if '.' in device else f'{device}.0'}"
-
-
-def own_pids() -> tuple[int, ...]:
-    """Return this process and those that started it: they belong to the run."""
-    with suppress(psutil.Error):
-        return (os.getpid(), *(parent.pid for parent in psutil.Process().parents()))
-    return (os.getpid(),)
 
 
 def _handle(uuid: str, nvml: Any) -> Any:

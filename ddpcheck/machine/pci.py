@@ -8,6 +8,8 @@ from pathlib import Path
 
 import msgspec
 
+from ddpcheck.machine.files import bytes_of, text_of
+
 ADDRESS = re.compile(r"[\da-f]{4,}:[\da-f]{2}:[\da-f]{2}\.\d")
 # Linux shows this width where a device does not tell it.
 UNKNOWN_WIDTH = 255
@@ -43,6 +45,12 @@ def path_of(address: str, root: Path = Path("/")) -> tuple[Port, ...]:
     return tuple(_port(each) for each in above)
 
 
+def pci_address(bus_id: str) -> str:
+    """Return a PCI address as Linux writes it, of NVML's '00000000:17:00.0' or '0000:17:00'."""
+    domain, bus, device = bus_id.lower().split(":")
+    return f"{int(domain, 16):04x}:{bus}:{device if '.' in device else f'{device}.0'}"
+
+
 def detour_between(one: Sequence[Port], other: Sequence[Port], translated: bool) -> tuple[str, ...]:
     """Return the bridges between two devices that send their traffic up to the processor.
 
@@ -62,12 +70,12 @@ def iommu_of(address: str, root: Path = Path("/")) -> str:
     units = root / "sys/class/iommu"
     if not group.exists() and not (units.exists() and any(units.iterdir())):
         return "off"
-    kind = _text(group / "type")
+    kind = text_of(group / "type").strip()
     if kind:
         # Linux, Documentation/ABI/testing/sysfs-kernel-iommu_groups.
         known = {"identity": "passthrough", "DMA": "translated", "DMA-FQ": "translated"}
         return known.get(kind, "unknown")
-    words = set(_text(root / "proc/cmdline").split())
+    words = set(text_of(root / "proc/cmdline").split())
     if words & KEYWORDS_OFF:
         return "off"
     return "passthrough" if words & {"iommu=pt", "iommu.passthrough=1"} else "unknown"
@@ -75,7 +83,7 @@ def iommu_of(address: str, root: Path = Path("/")) -> str:
 
 def is_virtual_machine(root: Path = Path("/")) -> bool:
     """Return whether the processor says that a hypervisor runs this system."""
-    flags = re.search(r"^flags\s*:(.*)$", _text(root / "proc/cpuinfo"), re.MULTILINE)
+    flags = re.search(r"^flags\s*:(.*)$", text_of(root / "proc/cpuinfo"), re.MULTILINE)
     return flags is not None and "hypervisor" in flags[1].split()
 
 
@@ -100,7 +108,7 @@ def _capabilities(registers: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _port(place: Path) -> Port:
-    control = acs_control(_bytes(place / "config"))
+    control = acs_control(bytes_of(place / "config"))
     return Port(
         address=place.name,
         width=_width(place / "current_link_width"),
@@ -110,18 +118,6 @@ def _port(place: Path) -> Port:
 
 
 def _width(path: Path) -> int | None:
-    text = _text(path)
+    text = text_of(path).strip()
     lanes = int(text) if text.isdecimal() else 0
     return lanes if 0 < lanes < UNKNOWN_WIDTH else None
-
-
-def _text(path: Path) -> str:
-    return _bytes(path).decode(errors="replace").strip()
-
-
-def _bytes(path: Path) -> bytes:
-    # Attributes vanish with their device, and some may not be read by everyone.
-    try:
-        return path.read_bytes()
-    except OSError:
-        return b""

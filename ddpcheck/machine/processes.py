@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
 import msgspec
-import psutil
 
 OURS = "ddpcheck"
 
@@ -45,7 +44,18 @@ def _ranks(environ: Mapping[str, str]) -> Iterator[Rank]:
             yield Rank(pid, int(each["RANK"]), place_in(each))
 
 
+def own_pids() -> tuple[int, ...]:
+    """Return this process and those that started it: they belong to the run."""
+    import psutil
+
+    with suppress(psutil.Error):
+        return (os.getpid(), *(parent.pid for parent in psutil.Process().parents()))
+    return (os.getpid(),)
+
+
 def _environments() -> Iterator[tuple[int, Mapping[str, str]]]:
+    import psutil
+
     for process in psutil.process_iter():
         with suppress(psutil.Error, OSError):
             if process.pid != os.getpid() and any(OURS in word for word in process.cmdline()):

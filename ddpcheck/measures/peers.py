@@ -1,8 +1,9 @@
-"""Who is slower than its peers: the ranks with the same hardware, doing the same."""
+"""Who stands out among its peers: the ranks that do the same, or should be the same."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Hashable, Mapping
 from statistics import median_high
 
 
@@ -23,3 +24,11 @@ def slower_than_peers(
         for rank in sorted(speeds)
         if speeds[rank] < least_ratio * middles[kinds[rank]]
     }
+
+
+def outside_majority(told: Mapping[int, Hashable]) -> tuple[int, ...]:
+    """Return the ranks outside the largest group; all of them when no group is the largest."""
+    sizes = Counter(told.values())
+    (_, most), *others = sizes.most_common(2) or [(None, 0)]
+    is_tied = any(size == most for _, size in others)
+    return tuple(rank for rank in sorted(told) if is_tied or sizes[told[rank]] < most)

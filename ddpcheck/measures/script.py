@@ -17,7 +17,8 @@ from pathlib import Path
 
 import msgspec
 
-SHOWN_COUNT = 8  # a reader wants no more lines of a script in one message
+from ddpcheck.measures.words import listed
+
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Conditional = ast.If | ast.IfExp
 
@@ -67,9 +68,7 @@ def text_of(script: str) -> str:
 
 def shown(places: Sequence[Place]) -> str:
     """Return these places in a few words."""
-    lines = [f"line {place.line}: {place.text}" for place in places[:SHOWN_COUNT]]
-    more = [f"and {len(places) - SHOWN_COUNT} more"] if len(places) > SHOWN_COUNT else []
-    return "; ".join([*lines, *more])
+    return listed((f"line {place.line}: {place.text}" for place in places), "; ")
 
 
 @lru_cache(maxsize=2)  # several checks read the one script of a run

@@ -115,7 +115,8 @@ def called_by_others(addresses: Mapping[str, Sequence[str]]) -> set[str]:
         ]
         for version in FAMILIES.values():
             own = {host: address for address, host in told if address.version == version}
-            highest = [host for host in own if own[host] == max(own.values())]
+            top = max(own.values(), default=None)
+            highest = [host for host in own if own[host] == top]
             called |= own.keys() - (highest if len(highest) == 1 else [])
     return called
 

@@ -9,36 +9,14 @@ from contextlib import suppress
 from functools import cache
 from threading import Thread
 from time import monotonic
-from typing import Protocol
 
 import msgspec
 
-from ddpcheck.network.polling import wait_until
+from ddpcheck.network.gathering import Store, arrival, gathered
 
 # Two tries of the resolver, at 5 s each, are its own patience (resolv.conf(5), timeout).
 OWN_NAME_S = 6.0
-# Ranks come out of one stage together; another check may have kept one of them for longer.
-PATIENCE_S = 5.0
 FALLBACK = "127.0.0.1"
-
-
-class Store(Protocol):
-    """What gathering names needs of the run's store."""
-
-    def set(self, key: str, value: str, /) -> None:
-        """Write a text."""
-
-    def add(self, key: str, amount: int, /) -> int:
-        """Add to a number, 0 at first, and return the sum."""
-        ...
-
-    def check(self, keys: list[str], /) -> bool:
-        """Return whether all keys are there, without waiting."""
-        ...
-
-    def multi_get(self, keys: list[str], /) -> list[bytes]:
-        """Return the values of these keys, waiting for them."""
-        ...
 
 
 class OwnName(msgspec.Struct, frozen=True):
@@ -74,8 +52,7 @@ def resolved_all(names: Iterable[str], budget_s: float) -> dict[str, tuple[str, 
     """
     answers: dict[str, tuple[str, ...]] = {}
     asking = [
-        Thread(target=lambda name=name: answers.update({name: _addresses(name)}), daemon=True)
-        for name in dict.fromkeys(names)
+        Thread(target=_answer, args=(answers, name), daemon=True) for name in dict.fromkeys(names)
     ]
     for each in asking:
         each.start()
@@ -92,20 +69,13 @@ def names_of_hosts(
 
     ``domain`` tells hosts apart. Every key begins with ``prefix``.
     """
-    first = False
-    try:
-        first = store.add(f"{prefix}/on/{domain}", 1) == 1
-        if first:
-            number = store.add(f"{prefix}/hosts", 1) - 1
-            store.set(f"{prefix}/host/{number}", host)
-    finally:  # whatever happens here, nobody else waits for this rank
-        store.add(f"{prefix}/come", 1)
-    if not first:
+    with arrival(store, prefix, domain) as key:
+        if key:
+            store.set(key, host)
+    if not key:
         return None
-    wait_until(lambda: store.add(f"{prefix}/come", 0) >= world_size, PATIENCE_S)
-    keys = [f"{prefix}/host/{number}" for number in range(store.add(f"{prefix}/hosts", 0))]
-    there = [key for key in keys if store.check([key])]
-    return sorted({name.decode() for name in store.multi_get(there)})
+    _, names = gathered(store, prefix, world_size)
+    return sorted({name.decode() for name in names})
 
 
 def is_address(text: str) -> bool:
@@ -120,6 +90,10 @@ def is_address(text: str) -> bool:
 def loopbacks(addresses: Iterable[str]) -> list[str]:
     """Return those of the addresses that lead to whoever uses them."""
     return [each for each in addresses if ipaddress.ip_address(each).is_loopback]
+
+
+def _answer(answers: dict[str, tuple[str, ...]], name: str) -> None:
+    answers[name] = _addresses(name)
 
 
 def _addresses(name: str) -> tuple[str, ...]:

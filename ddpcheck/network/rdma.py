@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 
 from ddpcheck.machine.infiniband import Gid, Port, rdma_ports
-from ddpcheck.network.nccl_settings import nccl_settings
 from ddpcheck.network.roster import place_of
+from ddpcheck.variables.nccl_conf import with_conf_files
 
 # From this release on NCCL looks for a good GID itself, unless told which; before, it takes 0.
 CHOOSES_GID = (2, 21)
@@ -38,7 +38,7 @@ class Rdma(msgspec.Struct, frozen=True):
 
 def rdma(host: str, environ: Mapping[str, str], root: Path = Path("/")) -> Rdma:
     """Return what this rank's NCCL has to do with."""
-    settings = nccl_settings(environ, root)
+    settings = with_conf_files(environ, root)
     index = settings.get(GID_INDEX, "").strip()
     return Rdma(
         host=host,

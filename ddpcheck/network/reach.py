@@ -5,7 +5,7 @@ import os
 import selectors
 import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from enum import StrEnum
 from threading import Thread
@@ -94,7 +94,7 @@ def greeted(connection: socket.socket, to: Reach, end: float, say: bytes, expect
 @contextmanager
 def connected(
     host: str, port: int, timeout_s: float
-) -> Iterator[tuple[socket.socket | None, Reach]]:
+) -> Generator[tuple[socket.socket | None, Reach]]:
     """Yield the connection, or None, and how the attempt ended; closes the connection."""
     begin = time.monotonic()
     asked = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,50 +1,27 @@
 """The hosts of a run: one rank of each listens, all learn of each other, and who visits whom."""
 
-import secrets
 import socket
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import msgspec
 
+from ddpcheck.machine.files import text_of
 from ddpcheck.machine.interfaces import loopback_domain
 from ddpcheck.network.echo import Listener, listen
-from ddpcheck.network.polling import wait_until
+from ddpcheck.network.gathering import PATIENCE_S, Store, arrival, gathered
 from ddpcheck.network.reach import resolved
 
 Answer = TypeVar("Answer")
 
-# Ranks come out of one stage together; what is before a check in its own stage may take one of
-# them longer: a name server that does not answer, say.
-PATIENCE_S = 5.0
 # A listener outlives the visits of the others, who may have waited as long before them.
 LIFETIME_S = 3 * PATIENCE_S
 # Among more hosts each visits those at distances 1, 2, 4, ... to both sides.
 EVERYBODY_COUNT = 16
 RESOLVE_S = 2.0
 DISCARD_PORT = 9  # RFC 863; nothing is sent there
-
-
-class Store(Protocol):
-    """What a roster needs of the run's store."""
-
-    def set(self, key: str, value: str, /) -> None:
-        """Write a text."""
-
-    def add(self, key: str, amount: int, /) -> int:
-        """Add to a number, 0 at first, and return the sum."""
-        ...
-
-    def check(self, keys: list[str], /) -> bool:
-        """Return whether all keys are there, without waiting."""
-        ...
-
-    def multi_get(self, keys: list[str], /) -> list[bytes]:
-        """Return the values of these keys, waiting for them."""
-        ...
 
 
 class Here(msgspec.Struct, frozen=True):
@@ -89,29 +66,25 @@ def call_together(store: Store, prefix: str, world_size: int, here: Here) -> Ros
     the host have nothing to do. Every key begins with ``prefix``.
     """
     own = None
-    try:
-        if store.add(f"{prefix}/on/{here.place}", 1) == 1:
-            own = _enter(store, prefix, here)
-    finally:  # whatever happens here, nobody else waits for this rank
-        store.add(f"{prefix}/come", 1)
-    wait_until(lambda: store.add(f"{prefix}/come", 0) >= world_size, PATIENCE_S)
-    hosts_count = store.add(f"{prefix}/hosts", 0)
+    with arrival(store, prefix, here.place) as key:
+        if key and here.address:
+            own = _seat(here)
+            store.set(key, msgspec.json.encode(own).decode())
+    hosts_count, told = gathered(store, prefix, world_size)
     if own is None:
         return Roster(hosts_count, None, ())
-    keys = [f"{prefix}/host/{number}" for number in range(hosts_count)]
-    # A host that came late may have been counted, and not told its place yet.
-    told = store.multi_get([key for key in keys if store.check([key])])
-    seats = [msgspec.json.decode(each, type=Seat) for each in told]
-    return Roster(hosts_count, own, peers_of(own, seats))
+    return Roster(hosts_count, own, peers_of(own, [_read(each) for each in told]))
 
 
-def _enter(store: Store, prefix: str, here: Here) -> Seat | None:
-    number = store.add(f"{prefix}/hosts", 1) - 1
-    if not here.address:
-        return None
-    own = Seat(here.host, here.place, listen(here.address, secrets.token_hex(8), LIFETIME_S))
-    store.set(f"{prefix}/host/{number}", msgspec.json.encode(own).decode())
-    return own
+def _seat(here: Here) -> Seat:
+    import secrets
+
+    token = secrets.token_hex(8)
+    return Seat(here.host, here.place, listen(here.address, token, LIFETIME_S))
+
+
+def _read(told: bytes) -> Seat:
+    return msgspec.json.decode(told, type=Seat)
 
 
 def peers_of(own: Seat, seats: Sequence[Seat]) -> tuple[Seat, ...]:
@@ -129,8 +102,11 @@ def visit_all(
     visit: Callable[[Listener], Answer], seats: Sequence[Seat]
 ) -> list[tuple[Seat, Answer]]:
     """Return what visiting each of these gives, all at the same time."""
+    from concurrent.futures import ThreadPoolExecutor
+
     with ThreadPoolExecutor(max(1, len(seats))) as pool:
-        return list(zip(seats, pool.map(lambda seat: visit(seat.listener), seats), strict=True))
+        listeners = [seat.listener for seat in seats]
+        return list(zip(seats, pool.map(visit, listeners), strict=True))
 
 
 def address_towards(host: str) -> str:
@@ -148,6 +124,5 @@ def address_towards(host: str) -> str:
 
 def ephemeral_ports(root: Path = Path("/")) -> str:
     """Return the ports that the kernel hands out, as "32768-60999"."""
-    with suppress(OSError):
-        return "-".join((root / "proc/sys/net/ipv4/ip_local_port_range").read_text().split())
-    return "1024-65535"
+    told = text_of(root / "proc/sys/net/ipv4/ip_local_port_range")
+    return "-".join(told.split()) or "1024-65535"

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import msgspec
 
-from ddpcheck.machine.hosts import listed
+from ddpcheck.machine.infiniband import all_ports
 from ddpcheck.machine.interfaces import Interface, Kind, interfaces, loopback_domain
+from ddpcheck.measures.words import listed
 from ddpcheck.network.choice import (
     GLOO_NAME,
     NCCL_NAME,
@@ -20,8 +21,8 @@ from ddpcheck.network.choice import (
     owner_of,
 )
 from ddpcheck.network.names import OwnName, own_name
-from ddpcheck.network.nccl_settings import nccl_settings
 from ddpcheck.network.roster import address_towards
+from ddpcheck.variables.nccl_conf import with_conf_files
 
 LOOK = "the interface that leads to the other hosts (ip -brief address lists them)"
 
@@ -55,7 +56,7 @@ def standing(
     if not found:
         return None
     own = look_up(host)
-    settings = nccl_settings(environ, root)
+    settings = with_conf_files(environ, root)
     nccl = nccl_choice(found, settings)
     choice = nccl if backend == "nccl" else gloo_choice(found, environ, own.usable)
     return Standing(
@@ -140,5 +141,5 @@ def _has_rdma(settings: Mapping[str, str], root: Path) -> bool:
     network = settings.get("NCCL_NET", "").lower()
     if network:
         return network != "socket"
-    devices = root / "sys/class/infiniband"
-    return settings.get("NCCL_IB_DISABLE", "0") in ("", "0") and any(devices.glob("*"))
+    is_up = any(port.is_active for port in all_ports(root))
+    return settings.get("NCCL_IB_DISABLE", "0") in ("", "0") and is_up

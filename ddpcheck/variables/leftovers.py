@@ -6,7 +6,6 @@ TORCH_DISTRIBUTED_DEBUG; the CUDA programming guide, "CUDA Environment Variables
 """
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 import msgspec
 
@@ -46,7 +45,6 @@ PYTORCH_NO_CUDA_MEMORY_CACHING | 1 | costly | every tensor waits for the driver 
 TORCH_COMPILE_DISABLE | 1 | mild | torch.compile does nothing
 TORCHDYNAMO_DISABLE | 1 | mild | torch.compile does nothing
 """
-INFINIBAND = Path("sys/class/infiniband")
 
 
 class Switch(msgspec.Struct, frozen=True):
@@ -72,20 +70,3 @@ def _switches_on(environ: Mapping[str, str]) -> Iterator[Switch]:
         words = set(value.casefold().replace(" ", "").split(","))
         if words & set(values.split()) and (logs or name != "NCCL_DEBUG_SUBSYS"):
             yield Switch(name, value, scope, cost)
-
-
-def has_infiniband(root: Path = Path("/")) -> bool:
-    """Return whether a port of an adapter that NCCL can use by itself is up.
-
-    Amazon's EFA adapters stand in the same place, but are used through a plug-in.
-    """
-    adapters = root / INFINIBAND
-    if not adapters.is_dir():
-        return False
-    return any(_is_up(adapter) for adapter in adapters.iterdir())
-
-
-def _is_up(adapter: Path) -> bool:
-    if (adapter / "device" / "driver").resolve().name == "efa":
-        return False
-    return any("ACTIVE" in state.read_text() for state in adapter.glob("ports/*/state"))

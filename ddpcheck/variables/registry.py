@@ -51,8 +51,8 @@ def _tables() -> Iterator[Variable]:
             yield Variable(name, kind, reader, since.strip("-"), until.strip("-"), meaning)
     for name, kind, meaning in _rows(others.DOCUMENTED, "|"):
         yield Variable(name, kind, meaning=meaning)
-    for name, since, *until in _rows(nccl_unlisted.UNDOCUMENTED, None):
-        yield Variable(name, "text", "nccl", since.strip("-"), *until)
+    for name, since, *gone in _rows(nccl_unlisted.UNDOCUMENTED, None):
+        yield Variable(name, "text", "nccl", since.strip("-"), *gone)
 
 
 def _rows(table: str, mark: str | None) -> Iterator[list[str]]:

@@ -6,8 +6,8 @@ names in torch's ProcessGroupNCCL.hpp, the first of which is the present one; Al
 
 import msgspec
 
+from ddpcheck.measures.versions import version
 from ddpcheck.variables.registry import VARIABLES
-from ddpcheck.variables.versions import Version, version
 
 # A line is: the old name, what replaces it, who reads it, and the version since when it is
 # "honoured" or "ignored".
@@ -64,7 +64,7 @@ def fate(name: str, versions: dict[str, str]) -> Fate | None:
     """Return what the versions make of a variable; None when they read it, or are not told."""
     if (renaming := RENAMINGS.get(name)) is not None:
         own = version(versions.get(renaming.reader, ""))
-        if own is None or own < _at(renaming.since):
+        if not own or own < version(renaming.since):
             return None
         told = f"{READERS[renaming.reader]} {renaming.since}"
         return Fate(renaming.is_ignored, renaming.new, f"since {told}")
@@ -73,16 +73,12 @@ def fate(name: str, versions: dict[str, str]) -> Fate | None:
 
 def _by_age(name: str, versions: dict[str, str]) -> Fate | None:
     variable = VARIABLES.get(name)
-    own = version(versions.get(variable.reader, "")) if variable else None
-    if variable is None or own is None:
+    own = version(versions.get(variable.reader, "")) if variable else ()
+    if variable is None or not own:
         return None
     label = READERS[variable.reader]
-    if variable.until and own >= _at(variable.until):
+    if variable.until and own >= version(variable.until):
         return Fate(is_ignored=True, new="", since=f"since {label} {variable.until}")
-    if variable.since and own < _at(variable.since):
+    if variable.since and own < version(variable.since):
         return Fate(is_ignored=True, new="", since=f"before {label} {variable.since}")
     return None
-
-
-def _at(text: str) -> Version:
-    return version(text) or (0,)

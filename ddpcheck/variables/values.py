@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple
 
+from ddpcheck.measures.versions import Version, version
 from ddpcheck.variables.registry import VARIABLES
-from ddpcheck.variables.versions import Version, version
 
 
 class Fault(NamedTuple):
@@ -49,7 +49,7 @@ def fault(name: str, value: str, versions: Mapping[str, str]) -> Fault | None:
         is_fatal = name in NEEDED_INTERFACES or kind.endswith("-or-fail") or kind in TORCHS_KINDS
         return Fault("the quotes are part of the value", is_fatal)
     if kind in LISTS:
-        return _of_list(LISTS[kind], value, version(versions.get("nccl", "")) or ())
+        return _of_list(LISTS[kind], value, version(versions.get("nccl", "")))
     check = CHECKS.get(kind)
     return check(value, limits) if check else None
 

@@ -44,9 +44,9 @@ def test_healthy_targets_are_silent(tmp_path: Path, target: str) -> None:
     ("target", "finding", "ranks"),
     [
         ("gpu_targets:two_samples", "buffers/batchnorm-not-synchronized", (0, 1)),
-        ("gpu_targets:batch_on_gpu_0", "devices/wrong-device", (1,)),
-        ("gpu_targets:model_on_gpu_0", "devices/wrong-device", (1,)),
-        ("gpu_targets:context_on_gpu_0", "devices/wrong-device", (1,)),
+        ("gpu_zero:batch_on_gpu_0", "devices/wrong-device", (1,)),
+        ("gpu_zero:model_on_gpu_0", "devices/wrong-device", (1,)),
+        ("gpu_zero:context_on_gpu_0", "devices/wrong-device", (1,)),
         ("gpu_targets:perturbed", "gradients/replicas-differ", (1,)),
         ("gpu_tampered:healthy", "collectives/wrong-allreduce", (1,)),
     ],
@@ -61,6 +61,11 @@ def test_breakage_is_found(
     found = [each for each in ended.report.findings if each.id == finding]
     assert found, ended.stdout
     assert tuple(found[0].ranks) == ranks
+
+
+def test_a_script_for_one_gpu_is_told_at_its_line(tmp_path: Path) -> None:
+    ended = run(tmp_path, "gpu_zero:model_on_gpu_0")
+    assert ended.found()["devices/hard-coded-device"] == "warning"
 
 
 def test_two_ranks_on_one_gpu(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The hosts of a job meet before their agents start, over real sockets."""
 
+import os
 import socket
 import time
 from collections.abc import Callable
@@ -37,13 +38,13 @@ def meet(each: LaunchOptions, deadline_s: float = DEADLINE_S) -> str:
 
 def together(*each: LaunchOptions, deadline_s: float = 30.0) -> list[str]:
     with ThreadPoolExecutor() as pool:
-        return list(pool.map(lambda one: meet(one, deadline_s), each))
+        return list(pool.map(meet, each, [deadline_s] * len(each)))
 
 
 @pytest.fixture(autouse=True)
 def every_thread_is_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = iter(range(1000))
-    monkeypatch.setattr(nodes.os, "getpid", lambda: next(numbers))
+    monkeypatch.setattr(os, "getpid", lambda: next(numbers))
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0)])
@@ -124,7 +125,7 @@ def test_a_listener_that_is_silent_is_no_first_node(monkeypatch: pytest.MonkeyPa
 )
 def test_nodes_that_contradict_each_other_are_sent_away(second: dict[str, int], words: str) -> None:
     port = free_port()
-    both = options(0, port), options(**{"port": port, **second})  # type: ignore[arg-type]
+    both = options(0, port), options(second["node_rank"], port, nnodes=second["nnodes"])
     told = together(*both, deadline_s=DEADLINE_S)
     assert any(words in each for each in told)
 

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +31,6 @@ SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
 AuthInfo=socket={folder}/munge.socket
-CredType=cred/munge
 StateSaveLocation={folder}/state
 SlurmctldPidFile={folder}/slurmctld.pid
 SlurmctldLogFile={folder}/slurmctld.log
@@ -45,7 +44,6 @@ JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
-MpiDefault=none
 SchedulerType=sched/builtin
 ReturnToService=2
 {nodes}
@@ -99,8 +97,14 @@ class Cluster:
         null = subprocess.DEVNULL
         program = _found(name)
         assert program
-        places = {"stdin": null, "stdout": null, "stderr": null}
-        host.start([program, *options], env=self.variables, cwd=self.folder, **places)
+        host.start(
+            [program, *options],
+            env=self.variables,
+            cwd=self.folder,
+            stdin=null,
+            stdout=null,
+            stderr=null,
+        )
 
     def _all_are_idle(self) -> bool:
         sinfo = ["sinfo", "--noheader", "--Node", "--format=%T"]
@@ -126,7 +130,7 @@ def why_not() -> str:
 
 
 @contextmanager
-def made_cluster(nodes: int = 2) -> Iterator[Cluster]:
+def made_cluster(nodes: int = 2) -> Generator[Cluster]:
     """Make hosts with a Slurm, until the end of the block; skips the test where it cannot."""
     if reason := why_not():
         pytest.skip(reason)

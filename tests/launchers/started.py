@@ -6,8 +6,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
+import pytest
 from real_ranks import LIMIT_S, Ended, clean_environment, short
 
 from ddpcheck.report import CheckOutcome, RankOutcome, Verdict
@@ -18,7 +20,7 @@ def ddpcheck(report_dir: Path, *options: str) -> list[str]:
     return ["-m", "ddpcheck", "run", *short(report_dir), *options]
 
 
-def start(report_dir: Path, *words: str, **environment: str) -> Ended:
+def start(report_dir: Path, *words: str, limit_s: float = LIMIT_S, **environment: str) -> Ended:
     """Run a command such as ``mpirun ...`` to its end."""
     began = time.monotonic()
     done = subprocess.run(
@@ -27,7 +29,7 @@ def start(report_dir: Path, *words: str, **environment: str) -> Ended:
         env=clean_environment() | environment,
         capture_output=True,
         text=True,
-        timeout=LIMIT_S,
+        timeout=limit_s,
         check=False,
     )
     took_s = time.monotonic() - began
@@ -37,6 +39,12 @@ def start(report_dir: Path, *words: str, **environment: str) -> Ended:
 def python(*words: str) -> list[str]:
     """Return the command that runs this Python."""
     return [sys.executable, *words]
+
+
+def require(*modules: str) -> None:
+    """Skip the test where one of these is not installed; importing them would take seconds."""
+    if missing := [module for module in modules if find_spec(module) is None]:
+        pytest.skip(f"no {', '.join(missing)}: pip install 'ddpcheck[launchers]'")
 
 
 def assert_healthy(ended: Ended, launcher: str, hosts: Sequence[str] = ()) -> None:

@@ -2,15 +2,13 @@
 
 from pathlib import Path
 
-import pytest
 from real_ranks import free_port
-from started import assert_healthy, ddpcheck, python, start
-
-pytest.importorskip("accelerate", reason="no accelerate: pip install 'ddpcheck[launchers]'")
+from started import assert_healthy, ddpcheck, python, require, start
 
 
 def launch(report_dir: Path, *options: str) -> list[str]:
     """Return ``accelerate launch`` with two processes, and everything said that it asks for."""
+    require("accelerate")
     said = ["--num_processes", "2", "--num_machines", "1", "--mixed_precision", "no"]
     said += ["--dynamo_backend", "no", "--main_process_port", str(free_port())]
     launcher = python("-m", "accelerate.commands.launch", *options, *said)

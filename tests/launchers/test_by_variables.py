@@ -16,17 +16,25 @@ PORT = "23456"
 def deepspeed(rank: int, port: int) -> dict[str, str]:
     """Return what deepspeed/launcher/launch.py sets, on one node with two slots."""
     return {
-        **{"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2"},
-        **{"CROSS_RANK": "0", "CROSS_SIZE": "1", "LOCAL_SIZE": "2"},
-        **{"RANK": str(rank), "LOCAL_RANK": str(rank)},
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "WORLD_SIZE": "2",
+        "CROSS_RANK": "0",
+        "CROSS_SIZE": "1",
+        "LOCAL_SIZE": "2",
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
     }
 
 
 def trainjob(pod: int) -> dict[str, str]:
     """Return what Kubeflow trainer's torch plug-in sets: it is for torchrun, and names no rank."""
     return {
-        **{"PET_NNODES": "2", "PET_NPROC_PER_NODE": "1", "PET_NODE_RANK": str(pod)},
-        **{"PET_MASTER_ADDR": JOB[0], "PET_MASTER_PORT": PORT},
+        "PET_NNODES": "2",
+        "PET_NPROC_PER_NODE": "1",
+        "PET_NODE_RANK": str(pod),
+        "PET_MASTER_ADDR": JOB[0],
+        "PET_MASTER_PORT": PORT,
     }
 
 

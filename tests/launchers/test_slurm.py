@@ -66,16 +66,20 @@ def test_fewer_tasks_than_the_exported_world_size_are_told(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     reports = tmp_path / "reports"
-    command = " ".join(python(*ddpcheck(reports, "--deadline", "4")))
-    numbered = f"export MASTER_ADDR=host0 RANK=$SLURM_PROCID WORLD_SIZE=3; exec {command}"
-    ended = cluster.batch(reports, ["--ntasks=2"], f"srun bash -c '{numbered}'")
+    command = " ".join(python(*ddpcheck(reports, "--deadline", "6")))
+    place = f"MASTER_ADDR=host0 MASTER_PORT={PORT}"
+    exports = f"export {place} RANK=$SLURM_PROCID WORLD_SIZE=3"
+    ended = cluster.batch(reports, ["--ntasks=2"], f"srun bash -c '{exports}; exec {command}'")
     report = ended.report
     assert ended.exit_code == 4
     assert (report.verdict, report.run.launcher) == (Verdict.INCOMPLETE, "slurm")
     outcomes = [each.outcome for each in report.ranks]
-    assert outcomes == [RankOutcome.OK, RankOutcome.OK, RankOutcome.LOST]
-    assert ended.found()[MISMATCH] == "error"
-    assert ended.found()["launch/conflicting-launchers"] == "warning"
+    assert outcomes == [RankOutcome.FAILED, RankOutcome.FAILED, RankOutcome.LOST]
+    assert ended.found() == {
+        MISMATCH: "error",
+        "launch/inconsistent-ranks": "error",
+        "launch/conflicting-launchers": "warning",
+    }
 
 
 def torchrun(nodes: int) -> list[str]:

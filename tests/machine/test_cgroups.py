@@ -2,7 +2,7 @@ import os
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -113,7 +113,7 @@ def test_version_1_without_limits(tmp_path: Path) -> None:
 
 
 @contextmanager
-def group(controller: str, limits: Mapping[str, str]) -> Iterator[Path]:
+def group(controller: str, limits: Mapping[str, str]) -> Generator[Path]:
     """Make a control group with these limits, and remove it."""
     parent = GROUPS / controller if (GROUPS / controller).is_dir() else GROUPS
     folder = parent / f"ddpcheck-{uuid.uuid4().hex}"

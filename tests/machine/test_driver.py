@@ -3,10 +3,12 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from answers import always
 
 from ddpcheck.machine import driver
 from ddpcheck.machine.driver import (
     device_count,
+    gpus_in_driver,
     hides_gpus,
     kernel_driver,
     start_error,
@@ -60,14 +62,14 @@ def libcuda(version: int, error: int) -> SimpleNamespace:
         ctypes.cast(number, ctypes.POINTER(ctypes.c_int))[0] = version
         return 0
 
-    return SimpleNamespace(cuDriverGetVersion=ask, cuInit=lambda _: error)
+    return SimpleNamespace(cuDriverGetVersion=ask, cuInit=always(error))
 
 
 @pytest.mark.parametrize(("number", "version"), [(13000, "13.0"), (12060, "12.6"), (0, "")])
 def test_libcuda_tells_what_it_supports(
     number: int, version: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ctypes, "CDLL", lambda _: libcuda(number, 803))
+    monkeypatch.setattr(ctypes, "CDLL", always(libcuda(number, 803)))
     assert (supported_cuda(), start_error()) == (version, 803)
 
 
@@ -77,3 +79,11 @@ def test_without_libcuda(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(ctypes, "CDLL", missing)
     assert (supported_cuda(), start_error()) == ("", driver.NO_LIBRARY)
+
+
+def test_without_a_driver_it_shows_no_gpus() -> None:
+    assert gpus_in_driver("libcuda-that-is-not-there.so") is None
+
+
+def test_another_library_shows_no_gpus() -> None:
+    assert gpus_in_driver("libc.so.6") is None

@@ -4,13 +4,18 @@ import subprocess
 import sys
 import sysconfig
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from ddpcheck.machine import libraries
 from ddpcheck.machine.libraries import (
     NCCL,
     loaded,
+    nccl_built_for,
     nccl_in_use,
+    nccl_of_torch,
     nccl_version,
     nccl_version_of,
     packaged_nccl,
@@ -101,3 +106,30 @@ def test_packages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (folder / "METADATA").write_text("Name: nvidia-nccl-cu12\nVersion: 2.27.5\n")
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
     assert packaged_nccl() == {"nvidia-nccl-cu12": "2.27.5"}
+
+
+def torch_with(nccl: tuple[int | str, ...]) -> dict[str, Any]:
+    """Return a torch that was built for this NCCL, or without."""
+    asked = SimpleNamespace(is_nccl_available=lambda: bool(nccl))
+    return {
+        "torch": SimpleNamespace(distributed=asked),
+        "torch.cuda.nccl": SimpleNamespace(version=lambda: nccl),
+    }
+
+
+@pytest.mark.parametrize(
+    ("built_for", "in_use", "told"),
+    [
+        ((2, 28, 9), "", "2.28.9"),
+        ((2, 28, 9, "a suffix"), "", "2.28.9"),
+        ((2, 28, 9), "2.30.7", "2.30.7"),
+        ((), "", ""),
+    ],
+)
+def test_the_loaded_nccl_counts_and_else_what_torch_was_built_for(
+    built_for: tuple[int | str, ...], in_use: str, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(libraries, "import_module", torch_with(built_for).__getitem__)
+    monkeypatch.setattr(libraries, "nccl_in_use", lambda: in_use)
+    assert nccl_of_torch() == told
+    assert nccl_built_for() == ("2.28.9" if built_for else "")

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from answers import always
 
 from ddpcheck.machine import limits
 from ddpcheck.machine.limits import (
@@ -44,7 +45,7 @@ def test_the_limits_are_those_of_the_process_itself() -> None:
 
 
 def test_no_limit_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (4096, resource.RLIM_INFINITY))
+    monkeypatch.setattr(resource, "getrlimit", always((4096, resource.RLIM_INFINITY)))
     assert limit(OPEN_FILES) == limit(LOCKED_MEMORY) == Limit(4096, None)
 
 

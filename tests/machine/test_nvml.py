@@ -7,18 +7,10 @@ from typing import Any
 
 import pynvml
 import pytest
+from answers import always
 
-from ddpcheck.machine.nvml import (
-    Gpu,
-    Link,
-    Memory,
-    Peer,
-    Process,
-    Speed,
-    own_pids,
-    pci_address,
-    read_gpu,
-)
+from ddpcheck.machine.gpu import Gpu, Link, Memory, Peer, Process, Speed
+from ddpcheck.machine.nvml import read_gpu
 
 UUID = "GPU-55c016a6-9d7d-046b-9d59-e5f62f91ed26"
 OTHER = "GPU-0b11d014-1685-04bd-26ed-5fc0bc1c44ae"
@@ -98,6 +90,10 @@ def remote_kind(_handle: int, link: int) -> int:
     return pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH if link == 0 else 0
 
 
+def peer_state(_one: int, _other: int, index: int) -> int:
+    return {0: 0, 2: 5}[index]
+
+
 def ecc(_handle: int, kind: int, counter: int) -> int:
     return 10 * kind + counter
 
@@ -107,11 +103,11 @@ def test_a_gpu_is_told_in_full() -> None:
     driver = Driver(
         **H200,
         nvmlDeviceGetTotalEccErrors=ecc,
-        nvmlDeviceGetFieldValues=lambda _handle, _fields: field(1),
+        nvmlDeviceGetFieldValues=always(field(1)),
         nvmlDeviceGetNvLinkState=links,
         nvmlDeviceGetNvLinkRemoteDeviceType=remote_kind,
         nvmlDeviceGetNvLinkRemotePciInfo=SimpleNamespace(busId="00000000:AB:00.0"),
-        nvmlDeviceGetP2PStatus=lambda _one, _other, index: {0: 0, 2: 5}[index],
+        nvmlDeviceGetP2PStatus=peer_state,
         nvmlDeviceGetComputeRunningProcesses=[me],
         nvmlDeviceGetMemoryInfo=SimpleNamespace(total=140 * GIB, used=GIB),
     )
@@ -212,20 +208,3 @@ def test_this_machine_does_not_know_that_gpu() -> None:
     told = read_gpu(UUID)
     assert isinstance(told, str)
     assert told.startswith("NVML: ")
-
-
-@pytest.mark.parametrize(
-    ("bus_id", "address"),
-    [
-        ("00000000:17:00.0", "0000:17:00.0"),
-        ("00000001:AB:00.0", "0001:ab:00.0"),
-        ("0000:17:00", "0000:17:00.0"),
-        ("00010000:00:00.0", "10000:00:00.0"),
-    ],
-)
-def test_addresses_are_written_as_linux_does(bus_id: str, address: str) -> None:
-    assert pci_address(bus_id) == address
-
-
-def test_parents_belong_to_the_run() -> None:
-    assert own_pids()[:2] == (os.getpid(), os.getppid())

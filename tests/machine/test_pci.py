@@ -11,6 +11,7 @@ from ddpcheck.machine.pci import (
     iommu_of,
     is_virtual_machine,
     path_of,
+    pci_address,
 )
 
 ROOT_PORT = "0000:00:01.1"
@@ -158,3 +159,16 @@ def test_detours(
     one: tuple[Port, ...], other: tuple[Port, ...], translated: bool, bridges: tuple[str, ...]
 ) -> None:
     assert detour_between(one, other, translated) == bridges
+
+
+@pytest.mark.parametrize(
+    ("bus_id", "address"),
+    [
+        ("00000000:17:00.0", "0000:17:00.0"),
+        ("00000001:AB:00.0", "0001:ab:00.0"),
+        ("0000:17:00", "0000:17:00.0"),
+        ("00010000:00:00.0", "10000:00:00.0"),
+    ],
+)
+def test_addresses_are_written_as_linux_does(bus_id: str, address: str) -> None:
+    assert pci_address(bus_id) == address

@@ -1,6 +1,6 @@
 import pytest
 
-from ddpcheck.measures.peers import slower_than_peers
+from ddpcheck.measures.peers import outside_majority, slower_than_peers
 
 
 @pytest.mark.parametrize(
@@ -25,3 +25,20 @@ def test_the_slower_ones_are_named(speeds: list[float], slow: dict[int, float]) 
 
 def test_another_kind_is_no_peer() -> None:
     assert slower_than_peers({0: 100.0, 1: 10.0}, {0: "H100", 1: "T4"}, 0.85) == {}
+
+
+@pytest.mark.parametrize(
+    ("told", "odd"),
+    [
+        ("", ()),
+        ("a", ()),
+        ("aa", ()),
+        ("ab", (0, 1)),
+        ("aab", (2,)),
+        ("baab", (0, 1, 2, 3)),
+        ("aabcc", (0, 1, 2, 3, 4)),
+        ("abcaa", (1, 2)),
+    ],
+)
+def test_outside_the_majority(told: str, odd: tuple[int, ...]) -> None:
+    assert outside_majority(dict(enumerate(told))) == odd

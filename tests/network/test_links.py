@@ -28,7 +28,7 @@ UNREACHED = Talk(Reach(Reached.FILTERED, "", "", 0.0))
 )
 def test_loss_has_to_be_seen_twice(talks: list[Talk], counted: Talk) -> None:
     told: Iterator[Talk] = iter(talks)
-    assert settled(HERE, lambda *_: next(told)) == counted
+    assert settled(HERE, lambda _listener, _timeout_s: next(told)) == counted
     assert next(told, None) is None
 
 

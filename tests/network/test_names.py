@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from probes_on_hosts import FolderStore
 
-from ddpcheck.network import names
+from ddpcheck.network import gathering, names
 from ddpcheck.network.names import OwnName, is_address, names_of_hosts, own_name, resolved_all
 
 BOOK = {
@@ -80,7 +80,7 @@ def test_the_first_rank_of_each_host_hears_all_names(tmp_path: Path) -> None:
 def test_nobody_waits_for_ever_for_a_rank_that_does_not_come(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(names, "PATIENCE_S", 0.02)
+    monkeypatch.setattr(gathering, "PATIENCE_S", 0.02)
     assert names_of_hosts(FolderStore(tmp_path), "id", 2, "a", "1") == ["a"]
 
 

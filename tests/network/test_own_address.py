@@ -2,6 +2,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from answers import always
 
 from ddpcheck.machine.interfaces import Interface, Kind
 from ddpcheck.network import own_address as module
@@ -24,7 +25,7 @@ def standing_at(monkeypatch: pytest.MonkeyPatch) -> Any:
             Standing,
         )
         found = msgspec.structs.replace(found, choice=Choice("", chosen), way=way)
-        monkeypatch.setattr(module, "standing", lambda *_: found)
+        monkeypatch.setattr(module, "standing", always(found))
         monkeypatch.setattr(module, "interfaces", lambda: [ETH0])
 
     return stand
@@ -52,6 +53,6 @@ def test_the_address_is_one_that_others_can_reach(
 
 
 def test_a_kernel_that_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "standing", lambda *_: None)
+    monkeypatch.setattr(module, "standing", always(None))
     assert own_address("node0", "gloo", {}) is None
     assert own_wire("node0", "gloo", {}) is None

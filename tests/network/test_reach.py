@@ -1,10 +1,11 @@
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
 from threading import Event, Thread
 
 import pytest
+from answers import always
 
 from ddpcheck.network import reach as module
 from ddpcheck.network.reach import Reached, connected, greet, reach, resolved
@@ -18,7 +19,7 @@ SAY, EXPECT = b"hello?", b"hello!"
 @contextmanager
 def listening(
     serve: Callable[[socket.socket], None], family: int = socket.AF_INET
-) -> Iterator[int]:
+) -> Generator[int]:
     """Serve one connection on a port of loopback that is free."""
     with socket.socket(family, socket.SOCK_STREAM) as listener:
         listener.bind(("::1" if family == socket.AF_INET6 else "127.0.0.1", 0))
@@ -72,7 +73,7 @@ def test_ipv6() -> None:
 def test_all_addresses_of_a_name_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     with listening(lambda _: None) as port:
         places = [(socket.AF_INET, (f"127.0.0.{last}", port)) for last in (2, 3, 1)]
-        monkeypatch.setattr(module, "_looked_up", lambda *_: places)
+        monkeypatch.setattr(module, "_looked_up", always(places))
         assert reach("node1", port, AMPLE_S).is_open
 
 
@@ -92,7 +93,7 @@ def test_an_address_without_a_route() -> None:
 def test_the_most_telling_failure_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     port = unused_port()
     places = [(socket.AF_INET6, ("fe80::1", port, 0, 0)), (socket.AF_INET, ("127.0.0.1", port))]
-    monkeypatch.setattr(module, "_looked_up", lambda *_: places)
+    monkeypatch.setattr(module, "_looked_up", always(places))
     assert reach("node1", port, AMPLE_S).kind is Reached.REFUSED
 
 

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 from probes_on_hosts import FolderStore
 
-from ddpcheck.network import roster
+from ddpcheck.network import gathering
 from ddpcheck.network.echo import Listener, visit
 from ddpcheck.network.roster import (
     Here,
@@ -50,7 +50,7 @@ def test_hosts_visit_different_ones_at_a_time() -> None:
 
 def test_ranks_of_two_hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = FolderStore(tmp_path)
-    monkeypatch.setattr(roster, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(gathering, "PATIENCE_S", 0.0)
     first = call_together(store, "test", 3, Here("node0", "p0", HERE))
     assert (first.hosts_count, first.peers) == (1, ())
     second = call_together(store, "test", 3, Here("node0", "p0", HERE))

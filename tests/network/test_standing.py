@@ -1,7 +1,10 @@
+from collections import defaultdict
 from pathlib import Path
 
 import psutil
 import pytest
+from answers import always
+from rdma_trees import add_device
 from standings import stands
 
 from ddpcheck.machine.interfaces import Interface, Kind
@@ -18,9 +21,9 @@ HOST = [LO, DOCKER0, ETH0, ETH1]
 
 @pytest.fixture(autouse=True)
 def _towards(monkeypatch: pytest.MonkeyPatch) -> None:
-    ways = {"far": "10.1.0.1", "here": "127.0.1.1", "bridged": "172.17.0.1"}
-    monkeypatch.setattr(module, "address_towards", lambda master: ways.get(master, ""))
-    monkeypatch.setattr(module, "interfaces", lambda _root: HOST)
+    ways = defaultdict(str, far="10.1.0.1", here="127.0.1.1", bridged="172.17.0.1")
+    monkeypatch.setattr(module, "address_towards", ways.__getitem__)
+    monkeypatch.setattr(module, "interfaces", always(HOST))
 
 
 @pytest.mark.parametrize(
@@ -53,6 +56,7 @@ def test_the_backend_decides_which_setting_counts(
     [
         ({}, [], False),
         ({}, ["mlx5_0"], True),
+        ({}, ["efa0"], True),
         ({"NCCL_IB_DISABLE": "1"}, ["mlx5_0"], False),
         ({"NCCL_NET": "Socket"}, ["mlx5_0"], False),
         ({"NCCL_NET": "AWS Libfabric"}, [], True),
@@ -60,14 +64,21 @@ def test_the_backend_decides_which_setting_counts(
 )
 def test_rdma(environ: dict[str, str], devices: list[str], has: bool, tmp_path: Path) -> None:
     for device in devices:
-        (tmp_path / "sys/class/infiniband" / device).mkdir(parents=True)
+        add_device(tmp_path, device, layer="Unspecified" if device == "efa0" else "InfiniBand")
     told = standing("host", "nccl", environ, tmp_path, lambda _: OwnName((), ""))
     assert told is not None
     assert told.has_rdma is has
 
 
+def test_devices_that_this_process_is_not_shown_carry_nothing(tmp_path: Path) -> None:
+    add_device(tmp_path, "mlx5_0", shown=False)
+    told = standing("host", "nccl", {}, tmp_path, lambda _: OwnName((), ""))
+    assert told is not None
+    assert not told.has_rdma
+
+
 def test_without_interfaces_there_is_no_standing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "interfaces", lambda _root: [])
+    monkeypatch.setattr(module, "interfaces", always([]))
     assert standing("host", "gloo", {}) is None
 
 

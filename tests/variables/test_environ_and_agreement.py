@@ -1,13 +1,10 @@
-from pathlib import Path
-
 import pytest
 
 from ddpcheck.variables.agreement import Clash, clash, compared
 from ddpcheck.variables.environ import relevant
-from ddpcheck.variables.leftovers import TABLE, has_infiniband, switches_on
+from ddpcheck.variables.leftovers import TABLE, switches_on
 from ddpcheck.variables.registry import VARIABLES
 from ddpcheck.variables.renamed import RENAMINGS, fate
-from ddpcheck.variables.spans import brief, listed, spans
 
 
 def test_secrets_are_hidden_and_the_rest_is_left_out() -> None:
@@ -104,32 +101,6 @@ def test_usual_environments_have_no_switch_on(environ: dict[str, str]) -> None:
     assert switches_on(environ) == []
 
 
-def adapter(root: Path, driver: str, state: str) -> None:
-    port = root / "sys/class/infiniband/dev0/ports/1"
-    port.mkdir(parents=True)
-    (port / "state").write_text(state)
-    (root / "drivers" / driver).mkdir(parents=True)
-    device = root / "sys/class/infiniband/dev0/device"
-    device.mkdir()
-    (device / "driver").symlink_to(root / "drivers" / driver)
-
-
-@pytest.mark.parametrize(
-    ("driver", "state", "has"),
-    [
-        ("mlx5_core", "4: ACTIVE\n", True),
-        ("mlx5_core", "1: DOWN\n", False),
-        ("efa", "4: ACTIVE\n", False),
-    ],
-)
-def test_infiniband_counts_when_nccl_can_use_it(
-    tmp_path: Path, driver: str, state: str, has: bool
-) -> None:
-    assert not has_infiniband(tmp_path)
-    adapter(tmp_path, driver, state)
-    assert has_infiniband(tmp_path) is has
-
-
 @pytest.mark.parametrize(
     ("name", "versions", "is_ignored"),
     [
@@ -169,10 +140,3 @@ def test_nothing_documented_for_torch_is_too_new_for_the_oldest_torch_but_one() 
     names = [name for name in VARIABLES if fate(name, {"torch": "2.4.0"})]
     assert names == ["PYTORCH_ALLOC_CONF"]
     assert RENAMINGS
-
-
-def test_words() -> None:
-    assert spans([9, 0, 1, 2, 3]) == "0-3, 9"
-    assert spans(range(0, 40, 2)).endswith("and 12 more")
-    assert listed(["a", "b"]) == "a, b"
-    assert len(brief("x" * 1000)) < 110

@@ -2,6 +2,7 @@ import os
 
 import pytest
 
+from ddpcheck.measures.versions import version
 from ddpcheck.variables import nccl, others, pytorch
 from ddpcheck.variables.registry import (
     NAMES_ALONE,
@@ -14,7 +15,6 @@ from ddpcheck.variables.registry import (
 )
 from ddpcheck.variables.renamed import RENAMINGS
 from ddpcheck.variables.values import CHECKS, LISTS
-from ddpcheck.variables.versions import version
 
 KINDS_OF_ANY_TEXT = {"text", "interfaces", "port"}
 

@@ -1,7 +1,7 @@
 from datetime import timedelta
 
 import pytest
-import torch.distributed as dist
+from torch._C._distributed_c10d import HashStore, ProcessGroupGloo, set_debug_level_from_env
 
 from ddpcheck.variables.values import fault
 
@@ -95,14 +95,14 @@ def test_old_nccl_passes_over_words_that_new_nccl_refuses() -> None:
     assert fault("NCCL_ALGO", "CollNet", {"nccl": "2.12.12"}) is None
 
 
-def alone() -> dist.ProcessGroup:
-    return dist.ProcessGroupGloo(dist.HashStore(), 0, 1, timedelta(seconds=5))
+def alone() -> ProcessGroupGloo:
+    return ProcessGroupGloo(HashStore(), 0, 1, timedelta(seconds=5))
 
 
 def test_torch_and_gloo_refuse_what_is_called_fatal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCH_DISTRIBUTED_DEBUG", "YES")
     with pytest.raises(ValueError, match="OFF, INFO, or DETAIL"):
-        dist.set_debug_level_from_env()
+        set_debug_level_from_env()
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", '"lo"')
     with pytest.raises(RuntimeError, match="Unable to find address"):
         alone()
@@ -110,6 +110,6 @@ def test_torch_and_gloo_refuse_what_is_called_fatal(monkeypatch: pytest.MonkeyPa
 
 def test_torch_takes_what_is_called_good(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCH_DISTRIBUTED_DEBUG", "off")
-    dist.set_debug_level_from_env()
+    set_debug_level_from_env()
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
     assert alone().size() == 1

@@ -1,5 +1,6 @@
 import pytest
 import torch
+from answers import always
 from contexts import context_with
 
 from ddpcheck.check import Profile, Skip
@@ -31,7 +32,7 @@ def test_how_much_is_tried(
         return []
 
     sizes: list[int] = []
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (free_mib * MIB, 0))
+    monkeypatch.setattr(torch.cuda, "mem_get_info", always((free_mib * MIB, 0)))
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
     monkeypatch.setattr(memory_patterns, "wrong_memory", all_well)
     facts = probe(context_with(device="cuda:0", profile=profile))
@@ -39,6 +40,6 @@ def test_how_much_is_tried(
 
 
 def test_a_full_gpu_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (1000, 0))
+    monkeypatch.setattr(torch.cuda, "mem_get_info", always((1000, 0)))
     with pytest.raises(Skip, match="free"):
         probe(context_with(device="cuda:0"))

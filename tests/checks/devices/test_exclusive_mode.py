@@ -1,11 +1,12 @@
 import pytest
+from answers import always
 from contexts import context_with
 
 from ddpcheck.check import Skip
 from ddpcheck.checks.devices import exclusive_mode
 from ddpcheck.checks.devices.exclusive_mode import Facts, judge, probe, summarize
 from ddpcheck.finding import Severity
-from ddpcheck.machine.nvml import Gpu, Process
+from ddpcheck.machine.gpu import Gpu, Process
 
 
 def gpu(uuid: str, mode: str | None = "default", mig: bool = False, mps: bool = False) -> Facts:
@@ -77,6 +78,6 @@ def test_probe(name: str, mps: bool, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_cannot_be_measured_is_skipped(
     device: str, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exclusive_mode, "gpu_of", lambda _device: "NVML: Driver Not Loaded")
+    monkeypatch.setattr(exclusive_mode, "gpu_of", always("NVML: Driver Not Loaded"))
     with pytest.raises(Skip, match=reason):
         probe(context_with(device=device))

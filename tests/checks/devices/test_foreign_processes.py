@@ -1,14 +1,16 @@
 import os
+from typing import Any
 
 import msgspec
 import pytest
+from answers import always
 from contexts import context_with
 
 from ddpcheck.check import Skip
 from ddpcheck.checks.devices import foreign_processes
 from ddpcheck.checks.devices.foreign_processes import Facts, judge, probe
 from ddpcheck.finding import Severity
-from ddpcheck.machine.nvml import Gpu, Process
+from ddpcheck.machine.gpu import Gpu, Process
 
 GIB = 2**30
 HOST = "pid:[4026531836]"
@@ -36,7 +38,7 @@ def gpu(rank: int, *others: Process, space: str = HOST, **changed: object) -> Fa
     return msgspec.structs.replace(own, **changed)
 
 
-LAPTOP = {"total_bytes": 8 * GIB, "used_bytes": 3 * GIB}
+LAPTOP: dict[str, Any] = {"total_bytes": 8 * GIB, "used_bytes": 3 * GIB}
 
 
 @pytest.mark.parametrize(
@@ -88,7 +90,7 @@ def test_silent(facts: dict[int, Facts]) -> None:
         (gpu(1, process(4711), space=CONTAINER), "PID 4711"),
         (gpu(1, processes=(process(4711),)), "PID 4711"),
         (gpu(1, process(LAUNCHER, 20, "jupyter")), "PID 100 (jupyter, 20.0 GiB)"),
-        (gpu(1, *(process(4700 + n) for n in range(9))), ", ..."),
+        (gpu(1, *(process(4700 + n) for n in range(9))), "and 1 more"),
     ],
 )
 def test_other_processes_are_named_once(own: Facts, told: str) -> None:
@@ -148,6 +150,6 @@ def test_probe(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_cannot_be_measured_is_skipped(
     device: str, gpu_or_reason: Gpu | str, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(foreign_processes, "gpu_of", lambda _device: gpu_or_reason)
+    monkeypatch.setattr(foreign_processes, "gpu_of", always(gpu_or_reason))
     with pytest.raises(Skip, match=reason):
         probe(context_with(device=device))

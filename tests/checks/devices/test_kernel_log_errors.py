@@ -1,12 +1,13 @@
 import pytest
+from answers import always
 from contexts import context_with
 
 from ddpcheck.check import Skip
 from ddpcheck.checks.devices import kernel_log_errors
 from ddpcheck.checks.devices.kernel_log_errors import HARDWARE, Facts, judge, probe, summarize
 from ddpcheck.finding import Severity
+from ddpcheck.machine.gpu import Gpu
 from ddpcheck.machine.kernel_log import Xid
-from ddpcheck.machine.nvml import Gpu
 
 DAY_S = 24 * 3600.0
 
@@ -98,10 +99,10 @@ def test_probe(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_a_gpu_a_driver_or_a_log_it_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Skip, match="this run uses no GPU"):
         probe(context_with(device="cpu"))
-    monkeypatch.setattr(kernel_log_errors, "gpu_of", lambda _device: "NVML: Driver Not Loaded")
+    monkeypatch.setattr(kernel_log_errors, "gpu_of", always("NVML: Driver Not Loaded"))
     with pytest.raises(Skip, match="Driver Not Loaded"):
         probe(context_with(device="cuda:0"))
-    monkeypatch.setattr(kernel_log_errors, "gpu_of", lambda _device: Gpu("GPU-1"))
+    monkeypatch.setattr(kernel_log_errors, "gpu_of", always(Gpu("GPU-1")))
     monkeypatch.setattr(kernel_log_errors, "xids", lambda: "the kernel log cannot be read")
     with pytest.raises(Skip, match="cannot be read"):
         probe(context_with(device="cuda:0"))

@@ -1,12 +1,13 @@
 import msgspec
 import pytest
+from answers import always
 from contexts import context_with
 
 from ddpcheck.check import Skip
 from ddpcheck.checks.devices import memory_errors
 from ddpcheck.checks.devices.memory_errors import Facts, judge, probe, summarize
 from ddpcheck.finding import Severity
-from ddpcheck.machine.nvml import Gpu, Memory
+from ddpcheck.machine.gpu import Gpu, Memory
 
 # What an H200 and a consumer card without ECC tell.
 CLEAN = Memory(0, 0, 0, 0, remap_pending=False, remap_failed=False)
@@ -81,13 +82,13 @@ def test_probe(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_lost_gpu_is_known_by_its_uuid(monkeypatch: pytest.MonkeyPatch) -> None:
     lost = Gpu("GPU-1", fault="GPU is lost")
-    monkeypatch.setattr(memory_errors, "gpu_of", lambda _device: lost)
+    monkeypatch.setattr(memory_errors, "gpu_of", always(lost))
     assert probe(context_with(device="cuda:0")).pci == "GPU-1"
 
 
 def test_without_a_gpu_or_a_driver_it_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Skip, match="this run uses no GPU"):
         probe(context_with(device="cpu"))
-    monkeypatch.setattr(memory_errors, "gpu_of", lambda _device: "NVML: Driver Not Loaded")
+    monkeypatch.setattr(memory_errors, "gpu_of", always("NVML: Driver Not Loaded"))
     with pytest.raises(Skip, match="Driver Not Loaded"):
         probe(context_with(device="cuda:0"))

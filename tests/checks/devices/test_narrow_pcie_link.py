@@ -1,11 +1,12 @@
 import pytest
+from answers import always
 from contexts import context_with
 
 from ddpcheck.check import Skip
 from ddpcheck.checks.devices import narrow_pcie_link
 from ddpcheck.checks.devices.narrow_pcie_link import Facts, judge, probe, summarize
 from ddpcheck.finding import Severity
-from ddpcheck.machine.nvml import Gpu
+from ddpcheck.machine.gpu import Gpu
 from ddpcheck.machine.pci import Port
 
 H100 = "NVIDIA H100 PCIe"
@@ -114,7 +115,7 @@ def test_probe(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_cannot_be_measured_is_skipped(
     device: str, gpu_or_reason: Gpu | str, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(narrow_pcie_link, "gpu_of", lambda _device: gpu_or_reason)
-    monkeypatch.setattr(narrow_pcie_link, "path_of", lambda _address: ())
+    monkeypatch.setattr(narrow_pcie_link, "gpu_of", always(gpu_or_reason))
+    monkeypatch.setattr(narrow_pcie_link, "path_of", always(()))
     with pytest.raises(Skip, match=reason):
         probe(context_with(device=device))

@@ -2,6 +2,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from answers import always
 from contexts import context_with
 
 from ddpcheck.check import Profile, Skip
@@ -18,11 +19,9 @@ def test_a_cpu_run_is_skipped() -> None:
 def test_a_long_run_tells_the_speed_that_lasts(
     monkeypatch: pytest.MonkeyPatch, profile: Profile, tflops: float
 ) -> None:
-    monkeypatch.setattr(
-        device_speed, "matmul_tflops", lambda *_: [720.0, 810.0, 700.0, 700.0, 690.0]
-    )
+    monkeypatch.setattr(device_speed, "matmul_tflops", always([720.0, 810.0, 700.0, 700.0, 690.0]))
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
     properties = SimpleNamespace(name="NVIDIA H200")
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", always(properties))
     facts = probe(context_with(device="cuda:0", profile=profile))
     assert facts == Facts("node0", "cuda:0", "NVIDIA H200", tflops)

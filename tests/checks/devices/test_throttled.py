@@ -1,12 +1,13 @@
 import msgspec
 import pytest
+from answers import always
 from contexts import context_with
 
 from ddpcheck.check import Skip
 from ddpcheck.checks.devices import throttled
 from ddpcheck.checks.devices.throttled import Facts, judge, probe, summarize
 from ddpcheck.finding import Severity
-from ddpcheck.machine.nvml import Gpu, Speed
+from ddpcheck.machine.gpu import Gpu, Speed
 
 # An idle H200: low clocks, which are normal.
 IDLE = Speed((), 31, 345, 1980, 1980, 1980, 700_000, 700_000)
@@ -96,6 +97,6 @@ def test_probe(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_cannot_be_measured_is_skipped(
     device: str, gpu_or_reason: Gpu | str, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(throttled, "gpu_of", lambda _device: gpu_or_reason)
+    monkeypatch.setattr(throttled, "gpu_of", always(gpu_or_reason))
     with pytest.raises(Skip, match=reason):
         probe(context_with(device=device))

@@ -1,10 +1,6 @@
-import os
-
 import pytest
-from contexts import context_with
 
-from ddpcheck.checks.environment import invalid_value
-from ddpcheck.checks.environment.invalid_value import Facts, Wrong, judge, probe, summarize
+from ddpcheck.checks.environment.invalid_value import Facts, Wrong, judge, summarize
 from ddpcheck.finding import Severity
 
 PASSED_OVER = Wrong("NCCL_IB_DISABLE", "true", "counts as 0", is_fatal=False)
@@ -18,7 +14,6 @@ def rank(*wrong: Wrong, on_gpu: bool = True) -> Facts:
 
 def test_good_values_are_silent() -> None:
     assert judge({0: rank(), 1: rank(on_gpu=False)}) == []
-    assert judge({0: probe(context_with(environ=dict(os.environ)))}) == []
 
 
 @pytest.mark.parametrize(
@@ -43,24 +38,6 @@ def test_a_thousand_ranks_are_one_finding_a_severity() -> None:
     found = judge({r: rank(PASSED_OVER, FATAL) for r in range(1000)})
     assert [finding.severity for finding in found] == [Severity.ERROR, Severity.WARNING]
     assert all("0-999" in finding.message for finding in found)
-
-
-def test_probe_reads_what_nccl_would(monkeypatch: pytest.MonkeyPatch) -> None:
-    versions = {"torch": "2.11.0", "nccl": "2.28.9"}
-    monkeypatch.setattr(invalid_value, "reading_versions", lambda **_: versions)
-    environ = {
-        "NCCL_DEBUG": "YES",
-        "NCCL_ALGO": "NVLS_TREE",
-        "NCCL_IB_DISABLE": "1",
-        "NCCL_SOCKET_IFNAME": '"eth0"',
-        "HOME": "~",
-    }
-    found = probe(context_with(environ=environ, device="cuda:0"))
-    assert {wrong.name: wrong.is_fatal for wrong in found.wrong} == {
-        "NCCL_DEBUG": False,
-        "NCCL_ALGO": True,
-        "NCCL_SOCKET_IFNAME": True,
-    }
 
 
 def test_summary() -> None:

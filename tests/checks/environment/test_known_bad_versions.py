@@ -1,13 +1,9 @@
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
-import torch
-from contexts import context_with
 
-from ddpcheck.checks.environment import known_bad_versions
-from ddpcheck.checks.environment.known_bad_versions import KNOWN, Facts, judge, probe, summarize
+from ddpcheck.checks.environment.known_bad_versions import KNOWN, Facts, judge, summarize
 from ddpcheck.finding import Severity
 
 GPU = Facts("node0", "nccl", "x86_64", "2.11.0", "2.28.9", {})
@@ -78,22 +74,3 @@ def test_many_hosts_are_one_finding() -> None:
     facts = {rank: with_changes(GPU, host=f"n{rank // 8}", nccl="2.25.1") for rank in range(1000)}
     (finding,) = judge(facts)
     assert "and 117 more" in finding.message
-
-
-def test_probe_takes_the_settings_that_matter_only() -> None:
-    environ = {"TORCH_DISTRIBUTED_DEBUG": "INFO", "WANDB_API_KEY": "secret"}
-    facts = probe(context_with(environ=environ))
-    assert facts.settings == {"TORCH_DISTRIBUTED_DEBUG": "INFO"}
-    assert torch.__version__.startswith(facts.torch)
-    assert (facts.backend, facts.nccl) == ("gloo", "")
-    assert judge({0: facts}) == []
-
-
-@pytest.mark.parametrize(("loaded", "told"), [("2.25.1", "2.25.1"), ("", "2.28.9")])
-def test_the_loaded_nccl_counts(loaded: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = SimpleNamespace(version=lambda: (2, 28, 9))
-    monkeypatch.setattr(
-        known_bad_versions, "import_module", {"torch.cuda.nccl": module}.__getitem__
-    )
-    monkeypatch.setattr(known_bad_versions, "nccl_in_use", lambda: loaded)
-    assert probe(context_with(device="cuda:0")).nccl == told

@@ -1,13 +1,6 @@
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
-from contexts import context_with
 
-from ddpcheck.check import Skip
-from ddpcheck.checks.environment import low_locked_memory
-from ddpcheck.checks.environment.low_locked_memory import Facts, judge, probe
+from ddpcheck.checks.environment.low_locked_memory import Facts, judge
 from ddpcheck.finding import Confidence, Severity
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
@@ -50,45 +43,3 @@ def test_little_is_a_warning() -> None:
 def test_many_hosts_are_one_finding() -> None:
     (finding,) = judge(ranks(64 * KIB, 1000, 125))
     assert "and 117 more" in finding.message
-
-
-@pytest.mark.parametrize(
-    ("device", "environ", "ports", "reason"),
-    [
-        ("cpu", {}, PORTS, "no GPU"),
-        ("cuda:0", {}, [], "no InfiniBand"),
-        ("cuda:0", {"NCCL_IB_DISABLE": "1"}, PORTS, "told"),
-        ("cuda:0", {"NCCL_NET": "Socket"}, PORTS, "told"),
-    ],
-)
-def test_where_nccl_uses_no_card_it_is_skipped(
-    device: str,
-    environ: dict[str, str],
-    ports: list[str],
-    reason: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(low_locked_memory, "active_rdma_ports", lambda: ports)
-    with pytest.raises(Skip, match=reason):
-        probe(context_with(device=device, environ=environ))
-
-
-SOURCE = """
-import resource, sys
-sys.path.insert(0, sys.argv[1])
-resource.setrlimit(resource.RLIMIT_MEMLOCK, (65536, 65536))
-from contexts import context_with
-from ddpcheck.checks.environment import low_locked_memory as check
-check.active_rdma_ports = lambda: ["mlx5_0:1"]
-check.has_capability = lambda bit: sys.argv[2] == "privileged"
-print(check.probe(context_with(device="cuda:0")).soft_bytes)
-"""
-
-
-@pytest.mark.parametrize(("user", "told"), [("plain", "65536"), ("privileged", "None")])
-def test_the_limit_is_that_of_the_rank_itself(user: str, told: str) -> None:
-    tests = str(Path(__file__).parents[2])
-    done = subprocess.run(
-        [sys.executable, "-c", SOURCE, tests, user], check=True, capture_output=True, text=True
-    )
-    assert done.stdout.strip() == told

@@ -1,4 +1,5 @@
 import pytest
+from answers import always
 from contexts import context_with
 
 from ddpcheck.checks.environment import low_processes
@@ -68,7 +69,7 @@ def test_the_limit_with_the_least_room_counts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(low_processes, "task_room", lambda: group)
-    monkeypatch.setattr(low_processes, "limit", lambda _: Limit(user, user))
+    monkeypatch.setattr(low_processes, "limit", always(Limit(user, user)))
     monkeypatch.setattr(low_processes, "is_free_of_process_limit", lambda: free)
     monkeypatch.setattr(low_processes, "thread_count_of_user", lambda: 91)
     assert probe(context_with()) == told

@@ -1,15 +1,6 @@
-import os
-import subprocess
-import sys
-from pathlib import Path
-
-import msgspec
 import pytest
-from contexts import context_with
 
-from ddpcheck.check import Skip
-from ddpcheck.checks.environment import small_shared_memory
-from ddpcheck.checks.environment.small_shared_memory import Facts, judge, probe, summarize
+from ddpcheck.checks.environment.small_shared_memory import Facts, judge, summarize
 from ddpcheck.finding import Confidence, Severity
 
 MIB = 2**20
@@ -91,41 +82,3 @@ def test_a_hundred_hosts_are_one_finding() -> None:
 def test_summary() -> None:
     facts = ranks(1024) | {1: Facts("node1", 64 * MIB, 3 * MIB, "")}
     assert summarize(facts) == "3 MiB free at least"
-
-
-def test_a_system_without_shared_memory_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(small_shared_memory, "shared_memory", lambda: None)
-    with pytest.raises(Skip, match="/dev/shm"):
-        probe(context_with())
-
-
-@pytest.mark.parametrize(
-    ("device", "loaded", "told"), [("cpu", GPU, ""), ("cuda:0", GPU, GPU), ("cuda:0", "", "2")]
-)
-def test_nccl_counts_on_a_gpu_only(
-    device: str, loaded: str, told: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(small_shared_memory, "nccl_in_use", lambda: loaded)
-    assert probe(context_with(device=device)).nccl == told
-
-
-@pytest.mark.skipif(os.getuid() != 0, reason="mounting needs root")
-def test_a_real_small_shared_memory() -> None:
-    source = (
-        "import sys, msgspec\n"
-        "from contexts import context_with\n"
-        "from ddpcheck.checks.environment.small_shared_memory import probe\n"
-        "sys.stdout.buffer.write(msgspec.json.encode(probe(context_with())))\n"
-    )
-    mounted = 'mount -t tmpfs -o size=8m tmpfs /dev/shm && exec "$@"'
-    done = subprocess.run(
-        ["unshare", "-m", "sh", "-c", mounted, "sh", sys.executable, "-c", source],
-        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
-        capture_output=True,
-        check=True,
-    )
-    facts = msgspec.json.decode(done.stdout, type=Facts)
-    assert facts.size_bytes == 8 * MIB
-    (finding,) = judge({0: facts})
-    assert finding.severity is Severity.WARNING
-    assert "of 8 MiB" in finding.message

@@ -160,13 +160,13 @@ def test_ranks_on_gpus_without_local_rank_are_a_warning() -> None:
         pytest.param(
             without(torchrun(16, hosts=2), *range(8, 16)),
             tuple(range(8, 16)),
-            ["8, 9"],
+            ["8-15"],
             id="no node1",
         ),
         pytest.param(
             torchrun(1, WORLD_SIZE=900_000_000),
             tuple(range(1, 1025)),
-            ["1, 2"],
+            ["1-1024, ..."],
             id="a wrong million",
         ),
         pytest.param(by_hand(2, LOCAL_RANK=0), (0, 1), ["0 of 2, 0 of 2"], id="LOCAL_RANK twice"),

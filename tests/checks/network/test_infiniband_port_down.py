@@ -1,3 +1,4 @@
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -94,14 +95,14 @@ def test_skips(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], reason: str
 ) -> None:
     add_device(tmp_path, "mlx5_0")
-    monkeypatch.setattr(infiniband_port_down, "rdma", lambda h, e: rdma(h, e, tmp_path))
+    monkeypatch.setattr(infiniband_port_down, "rdma", partial(rdma, root=tmp_path))
     with pytest.raises(Skip, match=reason):
         probe(context_with(**{"backend": "nccl", "device": "cuda:0", **changes}))
 
 
 def test_probe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     add_device(tmp_path, "mlx5_0", state="DOWN", link="Disabled")
-    monkeypatch.setattr(infiniband_port_down, "rdma", lambda h, e: rdma(h, e, tmp_path))
+    monkeypatch.setattr(infiniband_port_down, "rdma", partial(rdma, root=tmp_path))
     told = probe(context_with(backend="nccl", device="cuda:0")).rdma
     assert [(port.name, port.state, port.link) for port in told.ports] == [
         ("mlx5_0:1", "DOWN", "Disabled")

@@ -1,3 +1,4 @@
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -91,7 +92,7 @@ def test_summary() -> None:
 
 def test_probe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     add_device(tmp_path, "mlx5_0", shown=False)
-    monkeypatch.setattr(missing_hca, "rdma", lambda h, e: rdma(h, e, tmp_path))
+    monkeypatch.setattr(missing_hca, "rdma", partial(rdma, root=tmp_path))
     nccl = context_with(backend="nccl", device="cuda:0", environ={"NCCL_IB_HCA": "=mlx5_1"})
     told = probe(nccl).rdma
     assert (told.hca, [port.usable for port in told.ports]) == ("=mlx5_1", [False])

@@ -1,13 +1,6 @@
-from pathlib import Path
-
 import pytest
-from contexts import context_with
-from hosts import INTERFACE, made_hosts
-from probes_on_hosts import probed
 
-from ddpcheck.check import Skip
-from ddpcheck.checks.network import mtu_mismatch
-from ddpcheck.checks.network.mtu_mismatch import Facts, judge, probe, summarize
+from ddpcheck.checks.network.mtu_mismatch import Facts, judge, summarize
 from ddpcheck.finding import Confidence, Severity
 from ddpcheck.network.own_address import Wire
 
@@ -69,18 +62,3 @@ def test_many_hosts_are_one_finding() -> None:
 
 def test_summary() -> None:
     assert summarize(ranks(9000, 1500)) == "MTU 1500, 9000 bytes"
-
-
-def test_hosts_with_another_mtu(tmp_path: Path) -> None:
-    with made_hosts(3) as hosts:
-        hosts[1].ip("link", "set", "dev", INTERFACE, "mtu", "1400")
-        facts = probed("network/mtu-mismatch", hosts, tmp_path)
-    (finding,) = judge(facts)
-    assert finding.ranks == (1,)
-    assert f"dev {INTERFACE} mtu 1500 on {hosts[1].name}" in finding.fix
-
-
-def test_a_host_that_nothing_leads_out_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mtu_mismatch, "own_wire", lambda *_: None)
-    with pytest.raises(Skip, match="no interface"):
-        probe(context_with())

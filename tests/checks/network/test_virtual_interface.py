@@ -1,17 +1,11 @@
-from pathlib import Path
 from typing import Any
 
 import pytest
-from contexts import context_with
-from hosts import made_hosts
-from probes_on_hosts import probed
 from standings import stands
 
-from ddpcheck.check import Skip
-from ddpcheck.checks.network.virtual_interface import Facts, judge, probe, summarize
+from ddpcheck.checks.network.virtual_interface import Facts, judge, summarize
 from ddpcheck.finding import Confidence, Severity
 
-CHECK = "network/virtual-interface"
 Used = tuple[str, str]
 VETH: Used = ("veth42", "fe80::42")
 
@@ -81,25 +75,3 @@ def test_many_interfaces_on_many_hosts_are_one_short_finding() -> None:
 
 def test_summary() -> None:
     assert summarize(hosts_with(VETH)) == "NCCL would use eth0, veth42"
-
-
-def test_gloo_has_no_such_fault() -> None:
-    with pytest.raises(Skip, match="NCCL"):
-        probe(context_with())
-
-
-def test_real_hosts(tmp_path: Path) -> None:
-    with made_hosts(2) as hosts:
-        (tmp_path / "healthy").mkdir()
-        assert judge(probed(CHECK, hosts, tmp_path / "healthy", backend="nccl")) == []
-        # As docker does it: one end in the bridge, with no more than the kernel's own address.
-        hosts[1].add_interface("docker0", "172.17.0.1/16")
-        hosts[1].ip("link", "add", "veth42", "type", "veth", "peer", "name", "inside")
-        for end in ("veth42", "inside"):
-            hosts[1].ip("link", "set", end, "up")
-        hosts[1].add_address("fe80::42/64", "veth42")
-        (tmp_path / "veth").mkdir()
-        (finding,) = judge(probed(CHECK, hosts, tmp_path / "veth", backend="nccl"))
-    assert (finding.severity, finding.ranks) == (Severity.WARNING, (1,))
-    assert "veth42" in finding.message
-    assert "NCCL_SOCKET_IFNAME=eth0 on host1" in finding.fix

@@ -1,5 +1,5 @@
+from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -119,9 +119,8 @@ def test_summary() -> None:
 
 def test_probe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     add_device(tmp_path, "mlx5_0", layer="Ethernet", gids=USUAL)
-    monkeypatch.setattr(wrong_gid_index, "rdma", lambda h, e: rdma(h, e, tmp_path))
-    fakes = {"torch.cuda.nccl": SimpleNamespace(version=lambda: OLD)}
-    monkeypatch.setattr(wrong_gid_index, "import_module", fakes.__getitem__)
+    monkeypatch.setattr(wrong_gid_index, "rdma", partial(rdma, root=tmp_path))
+    monkeypatch.setattr(wrong_gid_index, "nccl_of_torch", lambda: ".".join(map(str, OLD)))
     nccl = context_with(backend="nccl", device="cuda:0", environ={"NCCL_IB_GID_INDEX": "3"})
     told = probe(nccl)
     assert (told.nccl, told.rdma.gid_index) == (OLD, 3)
@@ -136,7 +135,7 @@ def test_skips(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layer: str, state: str, reason: str
 ) -> None:
     add_device(tmp_path, "mlx5_0", layer=layer, state=state, gids=USUAL)
-    monkeypatch.setattr(wrong_gid_index, "rdma", lambda h, e: rdma(h, e, tmp_path))
+    monkeypatch.setattr(wrong_gid_index, "rdma", partial(rdma, root=tmp_path))
     with pytest.raises(Skip, match=reason):
         probe(context_with(backend="nccl", device="cuda:0"))
 

@@ -1,0 +1,35 @@
+import os
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from answers import always
+from contexts import context_with
+
+from ddpcheck.checks.environment import leftover_switch
+from ddpcheck.checks.environment.leftover_switch import judge, probe
+from ddpcheck.finding import Severity
+
+
+def test_this_machine_is_silent() -> None:
+    found = judge({0: probe(context_with(environ=dict(os.environ)))})
+    assert [finding for finding in found if finding.severity is not Severity.INFO] == []
+
+
+def test_switches_in_nccls_file_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/nccl.conf").write_text("NCCL_SHM_DISABLE=1\nNCCL_P2P_DISABLE=1\n")
+    monkeypatch.setattr(leftover_switch, "ROOT", tmp_path)
+    found = probe(context_with(environ={"NCCL_P2P_DISABLE": "0"}))
+    assert [switch.name for switch in found.switches] == ["NCCL_SHM_DISABLE"]
+
+
+@pytest.mark.parametrize(("count", "reach", "has"), [(2, True, True), (2, False, False), (1, 0, 1)])
+def test_peers_are_asked_for(
+    monkeypatch: pytest.MonkeyPatch, count: int, reach: bool, has: bool
+) -> None:
+    fake = SimpleNamespace(device_count=lambda: count, can_device_access_peer=always(reach))
+    monkeypatch.setattr(torch, "cuda", fake)
+    found = probe(context_with(environ={"NCCL_P2P_DISABLE": "1"}, device="cuda:0"))
+    assert found.peer_access is bool(has)
