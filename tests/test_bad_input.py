@@ -162,7 +162,14 @@ def test_option_that_cannot_be_followed(
 def test_launcher_that_sets_nonsense(
     environment: dict[str, str], words: Sequence[str], tmp_path: Path
 ) -> None:
-    assert_refused(run_by_hand(tmp_path / "reports", [environment]), words)
+    ended = run_by_hand(tmp_path / "reports", [environment])
+    assert ended.exit_codes == (2,)
+    (line,) = ended.own_lines
+    assert [word for word in words if word not in line] == []
+    assert "Traceback" not in ended.stderr
+    # A scheduler reads it in the report.
+    assert ended.found() == {"launch/inconsistent-ranks": "error"}
+    assert ended.stdout.count("verdict: ") == 1
 
 
 def test_variable_for_an_option_that_makes_no_sense(tmp_path: Path) -> None:

@@ -9,25 +9,16 @@ What to do
     f"cuda:{local_rank}" instead of the number.
 """
 
-from collections import Counter
 from collections.abc import Mapping
-
-import msgspec
 
 from ddpcheck.check import Context, Skip
 from ddpcheck.finding import Confidence, Finding, Location, Severity
-from ddpcheck.measures.script import Place, shown, text_of
-from ddpcheck.measures.script_devices import hard_coded_devices, sets_mask
+from ddpcheck.measures.script import shown, text_of
+from ddpcheck.measures.script_devices import Reading, hard_coded_devices, sets_mask, with_a_choice
 
 
-class Facts(msgspec.Struct, frozen=True):
+class Facts(Reading, frozen=True):
     """Where the script names a fixed GPU, and how many GPUs the rank sees (0: on a CPU)."""
-
-    host: str
-    script: str
-    places: tuple[Place, ...]
-    on_gpu: bool
-    gpus: int
 
 
 def probe(ctx: Context) -> Facts:
@@ -45,11 +36,6 @@ def probe(ctx: Context) -> Facts:
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:
     """Return a finding for each script, where ranks on one host have a choice of GPUs."""
-    mates = Counter(own.host for own in facts.values())
-    told: dict[tuple[str, tuple[Place, ...], bool], list[int]] = {}
-    for rank, own in sorted(facts.items()):
-        if own.places and mates[own.host] > 1 and not (own.on_gpu and own.gpus == 1):
-            told.setdefault((own.script, own.places, own.on_gpu), []).append(rank)
     return [
         Finding(
             title="a fixed GPU for all ranks of a host",
@@ -61,5 +47,5 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
             confidence=Confidence.MEDIUM,
             location=Location(script, places[0].line),
         )
-        for (script, places, on_gpu), ranks in told.items()
+        for (script, places, on_gpu), ranks in with_a_choice(facts).items()
     ]

@@ -8,25 +8,16 @@ What to do
     Pass map_location="cpu", or f"cuda:{local_rank}", to torch.load.
 """
 
-from collections import Counter
 from collections.abc import Mapping
-
-import msgspec
 
 from ddpcheck.check import Context, Skip
 from ddpcheck.finding import Confidence, Finding, Location, Severity
-from ddpcheck.measures.script import Place, shown, text_of
-from ddpcheck.measures.script_devices import loads_without_map_location
+from ddpcheck.measures.script import shown, text_of
+from ddpcheck.measures.script_devices import Reading, loads_without_map_location, with_a_choice
 
 
-class Facts(msgspec.Struct, frozen=True):
+class Facts(Reading, frozen=True):
     """Where the script of a rank loads so, and how many GPUs the rank sees (0: on a CPU)."""
-
-    host: str
-    script: str
-    places: tuple[Place, ...]
-    on_gpu: bool
-    gpus: int
 
 
 def probe(ctx: Context) -> Facts:
@@ -42,11 +33,6 @@ def probe(ctx: Context) -> Facts:
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:
     """Return a finding for each script, where ranks on one host have a choice of GPUs."""
-    mates = Counter(own.host for own in facts.values())
-    told: dict[tuple[str, tuple[Place, ...], bool], list[int]] = {}
-    for rank, own in sorted(facts.items()):
-        if own.places and mates[own.host] > 1 and not (own.on_gpu and own.gpus == 1):
-            told.setdefault((own.script, own.places, own.on_gpu), []).append(rank)
     return [
         Finding(
             title="torch.load without map_location",
@@ -58,5 +44,5 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
             confidence=Confidence.MEDIUM,
             location=Location(script, places[0].line),
         )
-        for (script, places, on_gpu), ranks in told.items()
+        for (script, places, on_gpu), ranks in with_a_choice(facts).items()
     ]

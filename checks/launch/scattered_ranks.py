@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from ddpcheck.check import Context, Skip
-from ddpcheck.finding import Finding
+from ddpcheck.finding import Confidence, Finding
 from ddpcheck.machine.processes import Rank, place_in, ranks_elsewhere
 from ddpcheck.measures.words import listed
 
@@ -36,23 +36,27 @@ def probe(ctx: Context) -> Facts:
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:
     """Return one finding, for the absent ranks that went elsewhere."""
-    found = dict(sorted(_absent(facts)))
+    found = sorted(set(_absent(facts)))
     if not found:
         return []
     place = next(iter(facts.values())).place
+    told = listed([text for _, text in found])
     return [
         Finding(
-            title="ranks wait at another MASTER_ADDR:MASTER_PORT",
-            message=f"this run meets at {place}; elsewhere: {listed(found.values())}",
+            title="ranks wait at another MASTER_PORT",
+            message=f"this run meets at {place}; elsewhere: {told}",
             fix="set MASTER_ADDR and MASTER_PORT once, in the script that starts the ranks, and "
             "not in each rank; or start them with torchrun",
-            ranks=tuple(found),
+            ranks=tuple(sorted({rank for rank, _ in found})),
+            confidence=Confidence.MEDIUM,
         )
     ]
 
 
 def _absent(facts: Mapping[int, Facts]) -> Iterator[tuple[int, str]]:
     for own in facts.values():
+        # Where a rank that is here has a double, another job meets.
+        other_jobs = {other.place for other in own.elsewhere if other.rank in facts}
         for other in own.elsewhere:
-            if other.rank not in facts:
+            if other.rank not in facts and other.place not in other_jobs:
                 yield other.rank, f"rank {other.rank} ({own.host}, pid {other.pid}) {other.place}"

@@ -25,9 +25,13 @@ def place_in(environ: Mapping[str, str]) -> str:
 
 
 def ranks_elsewhere(environ: Mapping[str, str]) -> list[Rank]:
-    """Return the ranks of a job of the same size on this machine that meet at another place."""
-    here = place_in(environ)
-    return [each for each in _ranks(environ) if each.place != here]
+    """Return the ranks of a job of the same size here that meet at another port of MASTER_ADDR.
+
+    They may be another job's.
+    """
+    here, address = place_in(environ), f"{environ.get('MASTER_ADDR', '')}:"
+    others = (each for each in _ranks(environ) if each.place.startswith(address))
+    return [each for each in others if each.place != here]
 
 
 def ranks_here(environ: Mapping[str, str]) -> list[Rank]:

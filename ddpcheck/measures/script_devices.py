@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+import msgspec
 
 from ddpcheck.measures.script import Event, Place, Script, read
 
@@ -46,6 +49,31 @@ ASKS_WHO = re.compile(
 )
 NUMBERED = re.compile(r"cuda:\d+")
 DEVICE_WORDS = frozenset({"device", "map_location", "device_id", "main_device", "dev"})
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """Places in the script of a rank, and how many GPUs the rank sees (0: on a CPU)."""
+
+    host: str
+    script: str
+    places: tuple[Place, ...]
+    on_gpu: bool
+    gpus: int
+
+
+def with_a_choice(
+    facts: Mapping[int, Reading],
+) -> dict[tuple[str, tuple[Place, ...], bool], list[int]]:
+    """Return the ranks that have such places and, like others on their host, a choice of GPUs.
+
+    They are grouped by script, places, and whether they work on a GPU.
+    """
+    mates = Counter(own.host for own in facts.values())
+    told: dict[tuple[str, tuple[Place, ...], bool], list[int]] = {}
+    for rank, own in sorted(facts.items()):
+        if own.places and mates[own.host] > 1 and not (own.on_gpu and own.gpus == 1):
+            told.setdefault((own.script, own.places, own.on_gpu), []).append(rank)
+    return told
 
 
 def masks_set_late(source: str) -> list[Place]:

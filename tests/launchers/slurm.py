@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 from hosts import Host, made_hosts
-from real_ranks import QUIET, Ended
+from real_ranks import LIMIT_S, QUIET, Ended
 
 TOOLS = ("munged", "slurmctld", "slurmd", "srun", "sbatch", "sinfo")
 # Slurm believes this: it shares out what it was told, not the machine's cores.
@@ -66,14 +66,20 @@ class Cluster:
         return Ended((done.returncode,), done.stdout, done.stderr, took_s, report_dir)
 
     def batch(self, report_dir: Path, options: Sequence[str], *lines: str) -> Ended:
-        """Run a batch script of these lines to its end."""
-        script, out, error = (report_dir.parent / name for name in ("job.sh", "out", "error"))
-        script.write_text("\n".join(("#!/bin/bash", *lines, "")))
+        """Run a batch script of these lines to its end; its exit code is the last line's."""
+        began = time.monotonic()
+        folder = report_dir.parent
+        script, out, error, code = (folder / name for name in ("job.sh", "out", "error", "code"))
+        # sbatch --wait looks only twice a minute.
+        last = f"echo $? > {code}.part; mv {code}.part {code}"
+        script.write_text("\n".join(("#!/bin/bash", *lines, last, "")))
         places = ("--output", str(out), "--error", str(error))
-        ended = self.run(report_dir, "sbatch", "--wait", *options, *places, str(script))
-        assert out.exists(), ended.stderr
-        texts = (out.read_text(), error.read_text())
-        return Ended(ended.exit_codes, *texts, ended.took_s, report_dir)
+        submitted = self.run(report_dir, "sbatch", *options, *places, str(script))
+        assert submitted.exit_code == 0, submitted.stderr
+        self._until(code.exists, LIMIT_S)
+        codes = (int(code.read_text()),)
+        took_s = time.monotonic() - began
+        return Ended(codes, out.read_text(), error.read_text(), took_s, report_dir)
 
     @property
     def variables(self) -> dict[str, str]:
@@ -111,8 +117,8 @@ class Cluster:
         told = self.hosts[0].run(sinfo, env=self.variables).stdout.split()
         return told == ["idle"] * len(self.hosts)
 
-    def _until(self, is_so: Callable[[], bool]) -> None:
-        until = time.monotonic() + READY_S
+    def _until(self, is_so: Callable[[], bool], limit_s: float = READY_S) -> None:
+        until = time.monotonic() + limit_s
         while not is_so():
             assert time.monotonic() < until, self._logs()
             time.sleep(LOOK_S)

@@ -23,6 +23,10 @@ def test_an_absent_rank_that_waits_elsewhere_is_named_with_both_places() -> None
             {rank: Facts("node0", HERE, [Rank(77, 1, THERE)]) for rank in (0, 1)},
             id="a rank of another job: ours is here",
         ),
+        pytest.param(
+            {0: Facts("node0", HERE, [Rank(77, 1, THERE), Rank(76, 0, THERE)])},
+            id="another job has a rank 0 of its own",
+        ),
     ],
 )
 def test_silent(facts: dict[int, Facts]) -> None:
