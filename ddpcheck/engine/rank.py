@@ -62,8 +62,8 @@ def run_rank(settings: RunSettings, run_id: str, on_report: OnReport) -> int:
     )
     if unknown is not None:
         raise _alone(task, unknown)
-    open_store(who, deadline_s)
     try:
+        open_store(who, deadline_s)
         store = meet(who, deadline_s)
     except LaunchError as error:
         raise _alone(task, error) from error
