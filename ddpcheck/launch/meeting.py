@@ -35,7 +35,7 @@ def open_store(who: Identity, timeout_s: float) -> bool:
         return False
     if host_beside(who, timeout_s):
         return True
-    if owner_pid(who.master_port) in _ancestors():
+    if who.launcher == "ray" and owner_pid(who.master_port) in _ancestors():
         # What started this rank has a process group of its own, and with it a store: Ray's worker.
         join_store(who, min(HANDSHAKE_S, timeout_s)).set(_mark(who), who.host)
     return False

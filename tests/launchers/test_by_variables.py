@@ -60,7 +60,6 @@ def test_each_process_of_deepspeed_is_a_rank(tmp_path: Path) -> None:
     ("variables", "launcher", "told"),
     [
         pytest.param(pytorchjob, (), "pytorchjob", id="a PyTorchJob"),
-        pytest.param(pytorchjob, TORCHRUN, "torchrun", id="torchrun in a PyTorchJob"),
         pytest.param(trainjob, TORCHRUN, "torchrun", id="torchrun in a TrainJob"),
     ],
 )
