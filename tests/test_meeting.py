@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from real_ranks import Ended, by_hand, free_port, run_by_hand
+from real_ranks import Ended, by_hand, free_port, run, run_by_hand
 
 from ddpcheck.report import RankOutcome, Verdict
 
@@ -41,6 +41,12 @@ def assert_told(ended: Ended, *words: str) -> None:
     assert "Traceback" not in ended.stderr
     assert ended.report.verdict is Verdict.INCOMPLETE
     assert [each.outcome for each in ended.report.ranks] == [RankOutcome.FAILED, RankOutcome.LOST]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def torch_is_imported(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What counts is the time of the ranks, not of the one import that tests share."""
+    run(tmp_path_factory.mktemp("warm") / "reports", "--select", "launch")
 
 
 @pytest.fixture
