@@ -147,6 +147,11 @@ class Context:
         if self.meeting is not None and self.meeting.error:
             raise Skip("the ranks cannot meet")
 
+    def require_gpu(self) -> None:
+        """Raise Skip unless this rank works on a CUDA device."""
+        if not self.on_gpu:
+            raise Skip("this run uses no GPU")
+
     def require_group(self) -> None:
         """Raise Skip unless this rank has joined the process group."""
         if self.joining is None or self.joining.error is not None:

@@ -17,7 +17,7 @@ from ddpcheck.engine.rundir import discard, keep_report, make_run_dir, new_run_i
 from ddpcheck.errors import ExitCode, LaunchError, ReportError, UsageError
 from ddpcheck.launch.endings import REQUESTS_TO_END
 from ddpcheck.launch.gpus import visible_gpus
-from ddpcheck.launch.identity import started_by_launcher
+from ddpcheck.launch.identity import require_whole_job, started_by_launcher
 from ddpcheck.report import (
     REPORT_NAME,
     Report,
@@ -41,6 +41,7 @@ def run(settings: RunSettings, options: LaunchOptions, argv: Sequence[str]) -> i
         from ddpcheck.engine.rank import run_rank
 
         return run_rank(settings, new_run_id(), _Printer(settings.format))
+    require_whole_job(os.environ)
     nproc = ranks_to_start(options, settings.backend)
     if options.nnodes > 1:
         from ddpcheck.launch.agent import launch_with_agent
@@ -55,6 +56,7 @@ def train(settings: TrainSettings, options: LaunchOptions, argv: Sequence[str]) 
         from ddpcheck.train.rank import train_rank
 
         return train_rank(settings)
+    require_whole_job(os.environ)
     nproc = ranks_to_start(options, settings.backend)
     if options.nnodes > 1:
         from ddpcheck.launch.agent import launch_with_agent

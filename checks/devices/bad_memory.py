@@ -36,8 +36,7 @@ class Facts(msgspec.Struct, frozen=True):
 
 def probe(ctx: Context) -> Facts:
     """Write patterns to a part of the GPU's free memory, and read them back."""
-    if not ctx.on_gpu:
-        raise Skip("this run uses no GPU")
+    ctx.require_gpu()
     import torch
 
     from ddpcheck.target.memory_patterns import wrong_memory

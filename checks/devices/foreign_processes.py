@@ -49,8 +49,7 @@ class Facts(msgspec.Struct, frozen=True):
 
 def probe(ctx: Context) -> Facts:
     """Return who is on this rank's GPU, and how much of its memory is in use."""
-    if not ctx.on_gpu:
-        raise Skip("this run uses no GPU")
+    ctx.require_gpu()
     gpu = gpu_of(ctx.device)
     if isinstance(gpu, str):
         raise Skip(gpu)

@@ -74,8 +74,7 @@ class Facts(msgspec.Struct, frozen=True):
 
 def probe(ctx: Context) -> Facts:
     """Return what the kernel's log tells of this host's GPUs."""
-    if not ctx.on_gpu:
-        raise Skip("this run uses no GPU")
+    ctx.require_gpu()
     gpu = gpu_of(ctx.device)
     if isinstance(gpu, str):
         raise Skip(gpu)

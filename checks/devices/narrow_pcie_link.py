@@ -40,8 +40,7 @@ class Facts(msgspec.Struct, frozen=True):
 
 def probe(ctx: Context) -> Facts:
     """Return the link widths from this rank's GPU to the processor."""
-    if not ctx.on_gpu:
-        raise Skip("this run uses no GPU")
+    ctx.require_gpu()
     gpu = gpu_of(ctx.device)
     if isinstance(gpu, str):
         raise Skip(gpu)

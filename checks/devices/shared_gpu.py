@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from ddpcheck.check import Context, Skip
+from ddpcheck.check import Context
 from ddpcheck.finding import Confidence, Finding, Recommendation, Severity
 
 # Retired pages take some MiB; models differ by a sixth and more (24, 32, 40, 48, 80, 96, 141 GB).
@@ -43,8 +43,7 @@ class Facts(msgspec.Struct, frozen=True):
 
 def probe(ctx: Context) -> Facts:
     """Return the GPU that this rank works on."""
-    if not ctx.on_gpu:
-        raise Skip("this run uses no GPU")
+    ctx.require_gpu()
     import torch
 
     properties = torch.cuda.get_device_properties(ctx.device)

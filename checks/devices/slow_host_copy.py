@@ -15,7 +15,7 @@ from statistics import median
 
 import msgspec
 
-from ddpcheck.check import Context, Profile, Skip
+from ddpcheck.check import Context, Profile
 from ddpcheck.finding import Confidence, Finding, Severity
 from ddpcheck.machine.gpu import gpu_of
 from ddpcheck.machine.link_speed import link_gbps
@@ -40,8 +40,7 @@ class Facts(msgspec.Struct, frozen=True):
 
 def probe(ctx: Context) -> Facts:
     """Time copies of pinned memory to this rank's GPU, and back."""
-    if not ctx.on_gpu:
-        raise Skip("this run uses no GPU")
+    ctx.require_gpu()
     import torch
 
     from ddpcheck.target.device_speed import copy_gbps

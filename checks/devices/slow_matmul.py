@@ -14,7 +14,7 @@ from statistics import median
 
 import msgspec
 
-from ddpcheck.check import Context, Profile, Skip
+from ddpcheck.check import Context, Profile
 from ddpcheck.finding import Confidence, Finding, Severity
 from ddpcheck.measures.peers import slower_than_peers
 from ddpcheck.measures.words import listed
@@ -37,8 +37,7 @@ class Facts(msgspec.Struct, frozen=True):
 
 def probe(ctx: Context) -> Facts:
     """Time large matrix products on this rank's GPU."""
-    if not ctx.on_gpu:
-        raise Skip("this run uses no GPU")
+    ctx.require_gpu()
     import torch
 
     from ddpcheck.target.device_speed import matmul_tflops

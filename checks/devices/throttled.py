@@ -37,8 +37,7 @@ class Facts(msgspec.Struct, frozen=True):
 
 def probe(ctx: Context) -> Facts:
     """Return what slows this rank's GPU now, with its temperature and clocks."""
-    if not ctx.on_gpu:
-        raise Skip("this run uses no GPU")
+    ctx.require_gpu()
     gpu = gpu_of(ctx.device)
     if isinstance(gpu, str):
         raise Skip(gpu)

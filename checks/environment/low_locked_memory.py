@@ -41,8 +41,7 @@ class Facts(msgspec.Struct, frozen=True):
 
 def probe(ctx: Context) -> Facts:
     """Return this process's limit on locked memory, where NCCL would need it."""
-    if not ctx.on_gpu:
-        raise Skip("this run uses no GPU")
+    ctx.require_gpu()
     if ctx.environ.get("NCCL_IB_DISABLE", "0") not in ("", "0"):
         raise Skip(UNUSED)
     if ctx.environ.get("NCCL_NET", "").lower() == "socket":

@@ -50,8 +50,7 @@ class Facts(msgspec.Struct, frozen=True):
 
 def probe(ctx: Context) -> Facts:
     """Return which NCCL this process has loaded."""
-    if not ctx.on_gpu:
-        raise Skip("this run uses no GPU")
+    ctx.require_gpu()
     paths = loaded(NCCL)
     if not paths:
         raise Skip("torch has no NCCL library of its own: it is built in, or there is none")

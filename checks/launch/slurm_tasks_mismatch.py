@@ -78,8 +78,11 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
     ids = [own.numbers.get("SLURM_PROCID", 0) for own in facts.values()]
     claimed = all(o.numbers.get("RANK", i) == i for i, o in zip(ids, facts.values(), strict=True))
     steps = {own.step for own in facts.values()}
-    if not claimed or len(steps) > 1 or min(own.tasks for own in facts.values()) <= 1:
+    alone = min(own.tasks for own in facts.values()) <= 1
+    if len(steps) > 1 or not (claimed or alone):
         return []
+    if alone:  # it may be a launcher, whose ranks are its own
+        return list(_fewer_than_asked(facts))
     world = list(_world(facts))
     return [*world, *_crowded(facts), *([] if world else _fewer_than_asked(facts))]
 
@@ -132,7 +135,9 @@ def _fewer_than_asked(facts: Mapping[int, Facts]) -> Iterator[Finding]:
         told = f"SLURM_NTASKS_PER_NODE is {asked}, and the step has {own.tasks} tasks: "
         told += f"{listed(own.tasks_on_nodes)} on its nodes"
         # That srun was told something else than sbatch may be meant, unless GPUs idle.
-        idle = any(o.gpus > max(o.tasks_on_nodes, default=0) for o in facts.values())
+        idle = own.tasks > 1 and any(
+            o.gpus > max(o.tasks_on_nodes, default=0) for o in facts.values()
+        )
         gravity = Severity.WARNING if idle else Severity.INFO
         yield _finding(list(facts), "tasks a node not as asked for", told, ONE_A_RANK, gravity)
 

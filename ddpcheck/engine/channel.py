@@ -12,12 +12,12 @@ from torch.distributed import DistStoreError
 
 from ddpcheck import jsontext
 from ddpcheck.engine.entries import Entry, pack, unpack
+from ddpcheck.launch.host import ENDED
 from ddpcheck.launch.stores import Store
 from ddpcheck.measures.testimony import Testimony
 
 T = TypeVar("T")
 
-ENDED = "ended"
 # Set by a rank whose work raised inside the process group: others may wait for it in vain.
 RAISED = "raised"
 # Set by the leader when the run cannot go on: every rank is to say where it is.

@@ -18,7 +18,7 @@ import msgspec
 
 from ddpcheck.check import Check, Stage
 from ddpcheck.engine.assembly import Ranks, build_report, judge_testimonies
-from ddpcheck.engine.channel import ENDED, STOP, Assignment, Channel, Decision, End
+from ddpcheck.engine.channel import STOP, Assignment, Channel, Decision, End
 from ddpcheck.engine.entries import Crashed, Ended, Entry, Present, Refused
 from ddpcheck.engine.gathering import Gathering
 from ddpcheck.engine.judging import Judgement, disregarded, judge_check, not_run
@@ -28,6 +28,7 @@ from ddpcheck.engine.progress import show_progress
 from ddpcheck.engine.roll import described, is_one_starting, refusal_of, seats_of
 from ddpcheck.engine.rundir import discard, keep_report, make_run_dir, note_start
 from ddpcheck.errors import ExitCode, ReportError
+from ddpcheck.launch.host import ENDED
 from ddpcheck.launch.identity import Identity
 from ddpcheck.measures.inquest import Kind, inquest
 from ddpcheck.measures.testimony import Testimony

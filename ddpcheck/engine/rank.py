@@ -6,13 +6,14 @@ import os
 import sys
 import time
 from contextlib import suppress
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
 from ddpcheck.catalogue import catalogue, select
 from ddpcheck.check import Meeting
 from ddpcheck.engine.alone import place_of, report_alone
-from ddpcheck.engine.channel import ENDED, Assignment, Channel, End
+from ddpcheck.engine.channel import Assignment, Channel, End
 from ddpcheck.engine.entries import Journal, Present
 from ddpcheck.engine.group import presence
 from ddpcheck.engine.leader import ASSIGNMENT, Leader, OnReport, Task
@@ -24,8 +25,16 @@ from ddpcheck.engine.whereabouts import Whereabouts
 from ddpcheck.engine.work import LEADER_SLACK_S, RankWork
 from ddpcheck.errors import ExitCode, LaunchError, UsageError
 from ddpcheck.launch.error_file import leave_cause
+from ddpcheck.launch.host import ENDED
 from ddpcheck.launch.identity import as_far_as_known, identity
-from ddpcheck.launch.meeting import join_store, key_prefix, meet, open_store, store_host
+from ddpcheck.launch.meeting import (
+    in_own_run,
+    join_store,
+    key_prefix,
+    meet,
+    open_store,
+    store_host,
+)
 from ddpcheck.launch.names import in_torchs_names
 from ddpcheck.launch.stores import PrefixStore, Store
 from ddpcheck.settings import RunSettings
@@ -86,13 +95,13 @@ class Rank:
     """The threads of one rank: its work, its sentinel, and the leader where it leads."""
 
     def __init__(self, task: Task, mail: SignalMail, store: Store) -> None:
-        self._task = task
-        self._who = task.who
-        self._mail = mail
-        self._store = PrefixStore(key_prefix(task.who), store)
         took_s = round(time.monotonic() - task.began, 4)
         opened_by = store_host(store, task.who)
         self._meeting = Meeting(place_of(task.who), took_s, store_host=opened_by)
+        self._who = in_own_run(store, task.who)
+        self._task = task = replace(task, who=self._who)
+        self._mail = mail
+        self._store = PrefixStore(key_prefix(self._who), store)
         self._channel = Channel(self._store)
         self._where = Whereabouts()
         self._leader = Leader(lambda: Channel(self._new_store()), task)

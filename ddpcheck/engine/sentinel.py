@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ddpcheck.engine.channel import ENDED, INQUEST, RAISED, STOP, Channel, End
+from ddpcheck.engine.channel import INQUEST, RAISED, STOP, Channel, End
 from ddpcheck.engine.entries import Journal, Testified
 from ddpcheck.engine.neighbours import Neighbour, Neighbours, exit_of
 from ddpcheck.engine.outcomes import testimony_on_files
@@ -19,6 +19,7 @@ from ddpcheck.engine.signals import SignalMail
 from ddpcheck.engine.whereabouts import Whereabouts
 from ddpcheck.errors import ExitCode
 from ddpcheck.launch.error_file import leave_cause
+from ddpcheck.launch.host import ENDED
 from ddpcheck.measures.testimony import State, Testimony
 
 BEAT_S = 0.2

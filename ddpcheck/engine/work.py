@@ -16,7 +16,7 @@ import torch
 from torch.distributed import DistStoreError
 
 from ddpcheck.check import Check, Context, Facts, Joining, Meeting, Skip, Stage
-from ddpcheck.engine.channel import ENDED, RAISED, Assignment, Channel, Decision, End
+from ddpcheck.engine.channel import RAISED, Assignment, Channel, Decision, End
 from ddpcheck.engine.entries import (
     Began,
     Crashed,
@@ -33,6 +33,7 @@ from ddpcheck.engine.plan import Step
 from ddpcheck.engine.rehearsal import STEPS, rehearse
 from ddpcheck.engine.whereabouts import Whereabouts
 from ddpcheck.errors import DdpcheckError, ExitCode, TargetError
+from ddpcheck.launch.host import ENDED
 from ddpcheck.launch.identity import Identity
 from ddpcheck.launch.stores import PrefixStore, Store
 from ddpcheck.measures.testimony import MEETING

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import pynvml
-
 
 def visible_gpus(environ: Mapping[str, str]) -> int:
     """Return the number of GPUs that CUDA_VISIBLE_DEVICES leaves of those in the machine."""
+    import pynvml  # only those that start ranks need it
+
     try:
         pynvml.nvmlInit()
         present: int = pynvml.nvmlDeviceGetCount()

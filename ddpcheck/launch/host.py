@@ -20,6 +20,8 @@ from ddpcheck.launch.stores import TCPStore
 KEYS = "ddpcheck"
 # Marks a store that a rank of this job has opened, with the name of its host.
 HOSTED = "hosted"
+# Holds the end of a run, for all its ranks to hear.
+ENDED = "ended"
 LOOK_S = 0.1
 # After the verdict, those that have not said farewell are not waited for longer.
 LEAVE_S = 3.0
@@ -99,7 +101,7 @@ def _stay(store: TCPStore, keys: str, rank: int, deadline_s: float) -> None:
     while True:
         time.sleep(LOOK_S)
         now = time.monotonic()
-        if store.check([f"{keys}/ended"]):
+        if store.check([f"{keys}/{ENDED}"]):
             ended_at = ended_at or now
             members = range(store.add(f"{keys}/arrivals", 0))
             left = store.check([f"{keys}/farewell/{member}" for member in members])

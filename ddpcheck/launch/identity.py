@@ -39,12 +39,25 @@ class Identity:
     @property
     def is_on_master(self) -> bool:
         """Return whether MASTER_ADDR is an address of this host."""
-        return _is_this_host(self.master_addr)
+        return is_this_host(self.master_addr)
 
 
 def started_by_launcher(environ: Mapping[str, str]) -> bool:
     """Return whether a launcher has made this process one rank of a job."""
     return "RANK" in environ or "LOCAL_RANK" in environ or bool(claims(environ))
+
+
+def require_whole_job(environ: Mapping[str, str]) -> None:
+    """Raise UsageError in a pod of Kubeflow's that is one of several, and in which nothing ran yet.
+
+    Its variables are for torchrun. A pod that checked itself alone would pass for the job.
+    """
+    pods = environ.get("PET_NNODES", "1").rpartition(":")[2]
+    if pods != "1" and not started_by_launcher(environ):
+        raise UsageError(
+            f"PET_NNODES is {environ['PET_NNODES']}: this is one pod of several; start "
+            "'torchrun -m ddpcheck run' in each, which reads the pod's variables"
+        )
 
 
 def identity(environ: Mapping[str, str]) -> Identity:
@@ -98,13 +111,13 @@ def _text(environ: Mapping[str, str], name: str) -> str:
     value = environ.get(name, "")
     if not value:
         present = "RANK" if environ.get("RANK") else "LOCAL_RANK"
-        raise UsageError(f"{present} is set but {name} is not: {_advice(environ)}")
+        raise UsageError(f"{present} is set but {name} is not: {_advice(environ, name)}")
     return value
 
 
-def _advice(environ: Mapping[str, str]) -> str:
+def _advice(environ: Mapping[str, str], missing: str) -> str:
     launcher = _launcher(environ)
-    if launcher != TORCH and launcher in LAUNCHERS:
+    if missing == "MASTER_ADDR" and launcher != TORCH and launcher in LAUNCHERS:
         return (
             f"{launcher} does not say on which host rank 0 is: set MASTER_ADDR to that host for all "
             "ranks (mpirun -x MASTER_ADDR=HOST, mpiexec -genv MASTER_ADDR HOST)"
@@ -136,7 +149,8 @@ def _port(environ: Mapping[str, str]) -> int:
     return port
 
 
-def _is_this_host(address: str) -> bool:
+def is_this_host(address: str) -> bool:
+    """Return whether an address, or what a name leads to, is one of this host."""
     # A socket can be bound to an address only on the host that has it.
     try:
         family, kind, _, _, place = socket.getaddrinfo(address, 0, type=socket.SOCK_STREAM)[0]

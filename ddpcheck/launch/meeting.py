@@ -5,14 +5,15 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 
 import psutil
 
 from ddpcheck.errors import LaunchError
-from ddpcheck.launch.host import HOSTED, KEYS, host_beside
+from ddpcheck.launch.host import ENDED, HOSTED, KEYS, host_beside
 from ddpcheck.launch.identity import Identity
-from ddpcheck.launch.stores import Store, TCPStore
+from ddpcheck.launch.stores import PrefixStore, Store, TCPStore
 from ddpcheck.machine.ports import owner_of, owner_pid
 from ddpcheck.network.reach import Reached, reach
 
@@ -53,6 +54,24 @@ def meet(who: Identity, timeout_s: float) -> TCPStore:
     if not who.store_is_hosted and not _wait_for_mark(store, who, until):
         raise _cannot_meet(who, "the store there is another job's: no rank of this job opened it")
     return store
+
+
+def in_own_run(store: Store, who: Identity) -> Identity:
+    """Return who this process is in the first run of this store that is not over yet.
+
+    A launcher's store outlives a run: a second command of the same ranks finds the first one's
+    keys there. One that comes late to a run that lacks it belongs to that run.
+    """
+    run = who
+    outlives = who.store_is_hosted or who.launcher == "ray"
+    while outlives and _is_over(PrefixStore(key_prefix(run), store), who.world_size):
+        attempt, _, number = run.attempt.partition(".")
+        run = replace(run, attempt=f"{attempt}.{int(number or 0) + 1}")
+    return run
+
+
+def _is_over(run: Store, world_size: int) -> bool:
+    return run.check([ENDED]) and run.add("arrivals", 0) >= world_size
 
 
 def store_host(store: Store, who: Identity) -> str:

@@ -37,10 +37,10 @@ def in_torchs_names(environ: Mapping[str, str]) -> dict[str, str]:
         "WORLD_SIZE": claim.world_size,
         "LOCAL_RANK": claim.local_rank,
         "LOCAL_WORLD_SIZE": local_size,
-        "MASTER_ADDR": environ.get("MASTER_ADDR") or _address(claim, local_size, environ),
-        "MASTER_PORT": environ.get("MASTER_PORT") or str(_port(environ)),
+        "MASTER_ADDR": _address(claim, local_size, environ),
+        "MASTER_PORT": str(_port(environ)),
     }
-    return {name: value for name, value in told.items() if value}
+    return {name: environ.get(name) or value for name, value in told.items() if value}
 
 
 def _slurms_local_size(environ: Mapping[str, str]) -> str:

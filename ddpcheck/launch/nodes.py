@@ -26,6 +26,7 @@ from ddpcheck.launch.first_node import (
     read,
     write,
 )
+from ddpcheck.launch.identity import is_this_host
 from ddpcheck.machine.ports import owner_of
 from ddpcheck.network.reach import Reached, connected
 from ddpcheck.settings import LaunchOptions
@@ -65,7 +66,7 @@ def place_of(options: LaunchOptions) -> Place:
 def _listener(options: LaunchOptions, place: Place) -> socket.socket | None:
     """Return the listener if this node is the first, or None."""
     numbered = options.rdzv_backend == "static"
-    if (numbered and options.node_rank) or (not numbered and not _is_here(place.host)):
+    if (numbered and options.node_rank) or (not numbered and not is_this_host(place.host)):
         return None
     try:
         return _listen(place.port)
@@ -88,16 +89,6 @@ def _listen(port: int) -> socket.socket:
                 ("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=1024
             )
     return socket.create_server(("", port), backlog=1024)
-
-
-def _is_here(address: str) -> bool:
-    try:
-        family, kind, _, _, at = socket.getaddrinfo(address, 0, type=socket.SOCK_STREAM)[0]
-        with socket.socket(family, kind) as probe:
-            probe.bind(at)
-    except (OSError, UnicodeError):
-        return False
-    return True
 
 
 def _join(me: Node, place: Place, until: float, say: Say) -> None:

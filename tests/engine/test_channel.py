@@ -9,8 +9,9 @@ import msgspec
 import pytest
 from torch._C._distributed_c10d import HashStore, PrefixStore
 
-from ddpcheck.engine.channel import ENDED, STOP, Assignment, Channel, Decision, End
+from ddpcheck.engine.channel import STOP, Assignment, Channel, Decision, End
 from ddpcheck.engine.entries import Began, Ended, Entry, Measured, Present
+from ddpcheck.launch.host import ENDED
 from ddpcheck.measures.testimony import State, Testimony
 
 SOON_S = 0.02

@@ -4,7 +4,12 @@ from typing import Any
 import pytest
 
 from ddpcheck.errors import ExitCode, UsageError
-from ddpcheck.launch.identity import Identity, identity, started_by_launcher
+from ddpcheck.launch.identity import (
+    Identity,
+    identity,
+    require_whole_job,
+    started_by_launcher,
+)
 from ddpcheck.launch.local import rank_environment
 
 TORCHRUN = {
@@ -162,3 +167,16 @@ def test_a_launcher_is_known_by_the_rank_it_gave(
 )
 def test_the_store_is_hosted_on_the_masters_machine_alone(process: Identity, may: bool) -> None:
     assert process.may_host_store is may
+
+
+@pytest.mark.parametrize("pods", ["2", "1:4"])
+def test_one_pod_of_several_does_not_pass_for_the_job(pods: str) -> None:
+    with pytest.raises(UsageError, match="torchrun -m ddpcheck run"):
+        require_whole_job({"PET_NNODES": pods})
+
+
+@pytest.mark.parametrize(
+    "environ", [{}, {"PET_NNODES": "1"}, {"PET_NNODES": "1:1"}, TORCHRUN | {"PET_NNODES": "2"}]
+)
+def test_a_whole_job_and_a_rank_of_one_go_on(environ: dict[str, str]) -> None:
+    require_whole_job(environ)

@@ -51,3 +51,13 @@ def test_where_mpi_on_several_hosts_meets_is_to_be_told() -> None:
 @pytest.mark.parametrize("environ", [{}, TORCH, TORCH | PLACE, SLURM_TASK | TORCH])
 def test_what_a_launcher_set_in_torchs_names_stays(environ: dict[str, str]) -> None:
     assert in_torchs_names(environ) == {}
+
+
+def test_a_size_that_is_exported_alone_is_kept_for_the_checks_to_see() -> None:
+    assert in_torchs_names(SLURM_TASK | {"WORLD_SIZE": "3"})["WORLD_SIZE"] == "3"
+
+
+def test_the_advice_is_about_what_is_missing() -> None:
+    environ = SLURM_TASK | TORCH | {"MASTER_ADDR": "node1"}
+    with pytest.raises(UsageError, match="MASTER_PORT is not: start the ranks with torchrun"):
+        identity(environ)

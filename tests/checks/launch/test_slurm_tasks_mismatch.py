@@ -111,3 +111,11 @@ def test_fewer_tasks_than_asked_matter_when_gpus_idle(gpus: int, severity: Sever
 def test_summary() -> None:
     assert summarize(job()) == "16 task(s) of srun on 2 node(s)"
     assert summarize(with_agents(1)) == "2 task(s) of srun on 2 node(s), torchrun inside"
+
+
+def test_one_task_where_more_a_node_were_asked_for_is_told_and_may_be_meant() -> None:
+    # --ntasks=1 beside --ntasks-per-node=2; ddpcheck has started two ranks in it.
+    numbers = {"SLURM_PROCID": 0, "SLURM_STEP_NUM_TASKS": 1, "SLURM_NTASKS_PER_NODE": 2}
+    found = only({r: task(0, 1, 1, numbers=numbers | {"RANK": r}, gpus=2) for r in range(2)})
+    assert (found.severity, found.ranks) == (Severity.INFO, (0, 1))
+    assert "SLURM_NTASKS_PER_NODE is 2, and the step has 1 tasks" in found.message
