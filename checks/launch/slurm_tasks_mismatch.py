@@ -78,11 +78,9 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
     ids = [own.numbers.get("SLURM_PROCID", 0) for own in facts.values()]
     claimed = all(o.numbers.get("RANK", i) == i for i, o in zip(ids, facts.values(), strict=True))
     steps = {own.step for own in facts.values()}
-    alone = min(own.tasks for own in facts.values()) <= 1
-    if len(steps) > 1 or not (claimed or alone):
-        return []
-    if alone:  # it may be a launcher, whose ranks are its own
-        return list(_fewer_than_asked(facts))
+    alone = min(own.tasks for own in facts.values()) <= 1  # then the ranks may be its own
+    if len(steps) > 1 or alone or not claimed:
+        return list(_fewer_than_asked(facts)) if alone and len(steps) == 1 else []
     world = list(_world(facts))
     return [*world, *_crowded(facts), *([] if world else _fewer_than_asked(facts))]
 
