@@ -78,17 +78,17 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
     ids = [own.numbers.get("SLURM_PROCID", 0) for own in facts.values()]
     claimed = all(o.numbers.get("RANK", i) == i for i, o in zip(ids, facts.values(), strict=True))
     steps = {own.step for own in facts.values()}
-    alone = min(own.tasks for own in facts.values()) <= 1  # then the ranks may be its own
-    if len(steps) > 1 or alone or not claimed:
-        return list(_fewer_than_asked(facts)) if alone and len(steps) == 1 else []
-    world = list(_world(facts))
-    return [*world, *_crowded(facts), *([] if world else _fewer_than_asked(facts))]
+    if len(steps) == 1 and min(own.tasks for own in facts.values()) <= 1:
+        return list(_fewer_than_asked(facts))
+    if len(steps) > 1 or not claimed:
+        return []
+    return [*_crowded(facts), *(list(_world(facts)) or _fewer_than_asked(facts))]
 
 
 def summarize(facts: Mapping[int, Facts]) -> str:
     """Return how many tasks on how many nodes."""
     own = next(iter(facts.values()))
-    inside = ", torchrun inside" if own.has_agent else ""
+    inside = ", torchrun inside" * own.has_agent
     return f"{own.tasks} task(s) of srun on {own.nodes} node(s){inside}"
 
 
@@ -120,8 +120,7 @@ def _crowded(facts: Mapping[int, Facts]) -> Iterator[Finding]:
     bad = [h for h, gpus in given.items() if 0 < gpus < hosts[h]]
     ranks = [rank for rank, own in facts.items() if own.host in bad and own.gpus]
     if ranks:
-        host = bad[0]
-        told = f"{hosts[host]} tasks on {host}, and Slurm gave it {given[host]} GPU(s)"
+        told = f"{hosts[bad[0]]} tasks on {bad[0]}, and Slurm gave it {given[bad[0]]} GPU(s)"
         told += f"; the same on {len(bad) - 1} other host(s)" * (len(bad) > 1)
         yield _finding(ranks, "more tasks than GPUs", told, ONE_A_RANK, Severity.WARNING)
 
