@@ -46,7 +46,7 @@ def described(run_id: str, settings: RunSettings, who: Identity, members: Sequen
         profile=settings.profile.value,
         requested_world_size=who.world_size,
         world_size=len(members),
-        hosts=list(dict.fromkeys(member.host for member in members)),
+        hosts=list(dict.fromkeys(each.host for each in sorted(members, key=lambda m: m.rank))),
         started_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         duration_s=0.0,
         versions=leading.versions,

@@ -26,10 +26,12 @@ def test_a_host_that_loses_packets(tmp_path: Path) -> None:
         every = ["-m", "statistic", "--mode", "nth", "--every", "25", "--packet", "0"]
         hosts[1].iptables("-A", "INPUT", "-p", "tcp", *every, "-j", "DROP")
         facts = probed(CHECK, hosts, tmp_path)
-    (finding,) = judge(facts)
-    assert finding.severity is Severity.WARNING
-    assert finding.ranks == (1,)
+    found = judge(facts)
+    (finding,) = [each for each in found if each.ranks == (1,)]
     assert "host0 to host1" in finding.message
+    # What host1 sends may be sent again, too: the answers to it are lost on their way in.
+    assert {each.severity for each in found} == {Severity.WARNING}
+    assert all("host1" in each.message for each in found)
 
 
 def test_large_packets_that_get_lost(tmp_path: Path) -> None:
