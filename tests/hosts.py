@@ -67,6 +67,10 @@ class Host(Namespaces):
         """Let this host's /etc/hosts be this text."""
         (self.folder / "hosts").write_text(text)
 
+    def mount_shared_memory(self, options: str) -> None:
+        """Give this host a /dev/shm of its own, of a tmpfs with these options: "size=8m"."""
+        self.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", "/dev/shm"], check=True)
+
     def processes(self) -> list[psutil.Process]:
         """Return the processes that run on this host, but for the one that holds it open."""
         return [each for each in processes_in(self.pid) if each.pid != self.pid]

@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from hosts import Host
 from ddpcheck.check import Skip
 
 LIMIT_S = 60.0
+TESTS = Path(__file__).parent
 
 
 class FolderStore:
@@ -81,7 +83,7 @@ def probed(
                         *(sys.executable, str(Path(__file__)), check, str(store)),
                         *(str(rank), str(world_size), json.dumps(environ), json.dumps(changes)),
                     ],
-                    env={"PYTHONPATH": str(Path(__file__).parent)},
+                    env={"PYTHONPATH": os.pathsep.join(map(str, (TESTS, TESTS.parent)))},
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                 )

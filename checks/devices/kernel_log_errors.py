@@ -19,7 +19,8 @@ from ddpcheck.check import Context, Skip
 from ddpcheck.finding import Confidence, Finding, Severity
 from ddpcheck.machine.gpu import gpu_of
 from ddpcheck.machine.kernel_log import FATAL, Xid, xids
-from ddpcheck.measures.hosts import by_host
+from ddpcheck.machine.places import shared_place
+from ddpcheck.measures.hosts import by_place
 from ddpcheck.measures.words import listed
 
 # Source: NVIDIA, "Analyzing Xid Errors with the Xid Catalog" (docs.nvidia.com/deploy/
@@ -65,9 +66,13 @@ FIX = "dmesg | grep Xid; with no process on it: nvidia-smi --gpu-reset -i ID, or
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """The rank's GPU, and all complaints about GPUs in its host's log; ages in seconds."""
+    """The rank's GPU, and all complaints about GPUs in its kernel's log; ages in seconds.
+
+    ``place`` is common to the ranks of one kernel.
+    """
 
     host: str
+    place: str
     pci: str
     xids: tuple[Xid, ...]
 
@@ -81,17 +86,17 @@ def probe(ctx: Context) -> Facts:
     found = xids()
     if isinstance(found, str):
         raise Skip(found)
-    return Facts(ctx.host, gpu.pci, found)
+    return Facts(ctx.host, shared_place(ctx.host), gpu.pci, found)
 
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:
     """Return one finding a host with errors of hardware; what is old or handled is told too."""
-    return [found for ranks in by_host(facts).values() for found in _of_host(ranks)]
+    return [found for ranks in by_place(facts) for found in _of_host(ranks)]
 
 
 def summarize(facts: Mapping[int, Facts]) -> str:
     """Return how many kernel logs were read."""
-    hosts = {own.host: own for own in facts.values()}
+    hosts = {own.place: own for own in facts.values()}
     kinds = {each.code for own in hosts.values() for each in own.xids}
     told = f"Xid {', '.join(map(str, sorted(kinds)))}" if kinds else "no Xid"
     return f"{told} in the kernel logs of {len(hosts)} host{'s' * (len(hosts) != 1)}"

@@ -17,7 +17,8 @@ import msgspec
 
 from ddpcheck.check import Context, KeyValueStore, Skip
 from ddpcheck.finding import Confidence, Finding, Severity
-from ddpcheck.measures.hosts import by_host, ranks_on
+from ddpcheck.machine.places import shared_place
+from ddpcheck.measures.hosts import by_place, host_names, joined, named
 from ddpcheck.measures.words import listed
 from ddpcheck.network.polling import wait_until
 
@@ -34,9 +35,11 @@ class Facts(msgspec.Struct, frozen=True):
     """Two times of this host's clock, in seconds since 1970: one moment lies between them.
 
     It is the same moment for all ranks: the last of them had come, and none had been let go.
+    ``place`` is common to the ranks of one kernel: all its containers have its clock.
     """
 
     host: str
+    place: str
     earliest_s: float
     latest_s: float
 
@@ -51,28 +54,33 @@ def probe(ctx: Context) -> Facts:
     for meeting in MEETINGS:
         earliest_s = time.time()
         _meet(ctx.store, f"{KEYS}/{meeting}", ctx.world_size, patience_s)
-    return Facts(ctx.host, earliest_s, time.time())
+    return Facts(ctx.host, shared_place(ctx.host), earliest_s, time.time())
 
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:
     """Return the hosts whose clock is surely apart from that of the host in the middle."""
-    hosts = {host: _span(list(ranks.values())) for host, ranks in by_host(facts).items()}
-    middle = median_low(sum(span) for span in hosts.values())
-    reference = next(host for host, span in hosts.items() if sum(span) == middle)
-    offsets = {host: _apart(span, hosts[reference]) for host, span in hosts.items()}
-    odd = [host for host, offset_s in offsets.items() if abs(offset_s) > OFFSET_S]
+    clocks = by_place(facts)
+    middle = median_low(sum(_span(clock)) for clock in clocks)
+    reference = next(clock for clock in clocks if sum(_span(clock)) == middle)
+
+    def offset_s(clock: dict[int, Facts]) -> float:
+        return _apart(_span(clock), _span(reference))
+
+    odd = [clock for clock in clocks if abs(offset_s(clock)) > OFFSET_S]
     if not odd:
         return []
-    worst = max(odd, key=lambda host: abs(offsets[host]))
+    worst = max(odd, key=lambda clock: abs(offset_s(clock)))
     # Of two hosts nobody can say which one is wrong.
-    named = odd if len(hosts) > len((reference, worst)) else list(hosts)
+    doubtful = joined(odd if len(clocks) > len((reference, worst)) else clocks)
     return [
         Finding(
             title="the clocks of the hosts differ",
-            message=f"{listed(odd)}: the clock of {worst} is {abs(offsets[worst]):.1f} s or more "
-            f"{'ahead of' if offsets[worst] > 0 else 'behind'} that of {reference}",
-            fix=f"let chrony or systemd-timesyncd set them: see timedatectl on {listed(named)}",
-            ranks=ranks_on(named, facts),
+            message=f"{listed(host_names(joined(odd)))}: the clock of {named(worst)} is "
+            f"{abs(offset_s(worst)):.1f} s or more {'ahead of' if offset_s(worst) > 0 else 'behind'} "
+            f"that of {named(reference)}",
+            fix="let chrony or systemd-timesyncd set them: see timedatectl on "
+            f"{listed(host_names(doubtful))}",
+            ranks=tuple(doubtful),
             severity=Severity.INFO,
             confidence=Confidence.HIGH,
         )
@@ -92,8 +100,9 @@ def _meet(store: KeyValueStore, key: str, world_size: int, patience_s: float) ->
         raise Skip("the ranks did not come together")
 
 
-def _span(own: list[Facts]) -> tuple[float, float]:
+def _span(clock: Mapping[int, Facts]) -> tuple[float, float]:
     """Return the narrowest times between which the moment lies: the ranks share one clock."""
+    own = clock.values()
     return max(each.earliest_s for each in own), min(each.latest_s for each in own)
 
 

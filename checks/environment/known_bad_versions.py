@@ -17,7 +17,7 @@ import msgspec
 from ddpcheck.check import Context
 from ddpcheck.finding import Confidence, Finding, Severity
 from ddpcheck.machine.libraries import nccl_of_torch
-from ddpcheck.measures.hosts import by_host
+from ddpcheck.measures.hosts import host_names
 from ddpcheck.measures.words import listed
 
 SETTINGS = ("TORCH_DISTRIBUTED_DEBUG", "TORCH_NCCL_USE_COMM_NONBLOCKING")
@@ -105,7 +105,7 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
     return [
         Finding(
             title=known.title,
-            message=f"{listed(by_host(found))}: torch {own.torch}"
+            message=f"{listed(host_names(found))}: torch {own.torch}"
             f"{f', NCCL {own.nccl}' if own.nccl else ''}: {known.told} ({known.source})",
             fix=known.fix,
             ranks=tuple(sorted(found)),

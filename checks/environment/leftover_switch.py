@@ -17,6 +17,7 @@ import msgspec
 from ddpcheck.check import Context
 from ddpcheck.finding import Confidence, Finding, Severity
 from ddpcheck.machine.infiniband import rdma_ports
+from ddpcheck.machine.places import nccl_host
 from ddpcheck.measures.words import listed, spans
 from ddpcheck.variables.leftovers import Switch, switches_on
 from ddpcheck.variables.nccl_conf import with_conf_files
@@ -29,9 +30,13 @@ TITLES = {
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """The switches that are on, and what this host has that some of them would switch off."""
+    """The switches that are on, and what this host has that some of them would switch off.
+
+    ``nccl_host`` is common to the ranks that NCCL takes for those of one host.
+    """
 
     host: str
+    nccl_host: str
     on_gpu: bool
     infiniband: bool
     peer_access: bool
@@ -44,6 +49,7 @@ def probe(ctx: Context) -> Facts:
     asks_for_peers = ctx.on_gpu and any(switch.scope == "p2p" for switch in found)
     return Facts(
         host=ctx.host,
+        nccl_host=nccl_host(ctx.host, ctx.environ),
         on_gpu=ctx.on_gpu,
         infiniband=any(port.is_active for port in rdma_ports(ROOT)),
         peer_access=asks_for_peers and _peer_access(),
@@ -53,7 +59,7 @@ def probe(ctx: Context) -> Facts:
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:
     """Return one warning about the switches that cost much, and one note about the others."""
-    several_hosts = len({own.host for own in facts.values()}) > 1
+    several_hosts = len({own.nccl_host for own in facts.values()}) > 1
     on: dict[Severity, dict[Switch, list[int]]] = {}
     for rank in sorted(facts):
         for switch in facts[rank].switches:

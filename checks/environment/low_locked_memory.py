@@ -19,7 +19,8 @@ from ddpcheck.check import Context, Skip
 from ddpcheck.finding import Confidence, Finding, Severity
 from ddpcheck.machine.infiniband import all_ports
 from ddpcheck.machine.limits import IPC_LOCK, LOCKED_MEMORY, has_capability, limit
-from ddpcheck.measures.hosts import by_host
+from ddpcheck.machine.places import nccl_host
+from ddpcheck.measures.hosts import host_names
 from ddpcheck.measures.words import listed, size
 
 # The default of systemd and Linux since 5.16 (before that 64 KB); NCCL fails with it.
@@ -32,9 +33,13 @@ UNUSED = "NCCL is told to use no InfiniBand"
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """The limit in bytes (None is no limit), and the ports that are up, as "mlx5_0:1"."""
+    """The limit in bytes (None is no limit), and the ports that are up, as "mlx5_0:1".
+
+    ``nccl_host`` is common to the ranks that NCCL takes for those of one host.
+    """
 
     host: str
+    nccl_host: str
     soft_bytes: int | None
     ports: list[str]
 
@@ -49,12 +54,13 @@ def probe(ctx: Context) -> Facts:
     ports = [port.name for port in all_ports() if port.is_active]
     if not ports:
         raise Skip("no InfiniBand or RoCE port is up here")
-    return Facts(ctx.host, None if has_capability(IPC_LOCK) else limit(LOCKED_MEMORY).soft, ports)
+    soft = None if has_capability(IPC_LOCK) else limit(LOCKED_MEMORY).soft
+    return Facts(ctx.host, nccl_host(ctx.host, ctx.environ), soft, ports)
 
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:
     """Return the ranks that cannot lock what NCCL needs; on one host NCCL locks nothing."""
-    if len(by_host(facts)) == 1:
+    if len({own.nccl_host for own in facts.values()}) == 1:
         return []
     limits = {rank: own.soft_bytes for rank, own in facts.items() if own.soft_bytes is not None}
     broken = [rank for rank, soft in sorted(limits.items()) if soft <= FAILS_BYTES]
@@ -73,7 +79,7 @@ def _finding(facts: Mapping[int, Facts], severity: Severity) -> Finding:
         title="NCCL cannot use InfiniBand or RoCE" if sure else "little memory may be locked",
         message=f"rank {rank} on {worst.host} may lock {size(worst.soft_bytes or 0)} (ulimit -l), "
         f"and NCCL will use {listed(worst.ports)}; the same on {len(facts)} rank(s) of "
-        f"{listed(by_host(facts))}",
+        f"{listed(host_names(facts))}",
         fix="lift the limit for the ranks: docker run --ulimit memlock=-1, LimitMEMLOCK=infinity "
         "in the service that starts them (slurmd, kubelet, sshd), memlock unlimited in "
         "/etc/security/limits.conf; check with ulimit -l inside a job",

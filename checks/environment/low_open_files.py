@@ -17,7 +17,8 @@ import msgspec
 from ddpcheck.check import Context, Skip
 from ddpcheck.finding import Confidence, Finding, Severity
 from ddpcheck.machine.limits import OPEN_FILES, limit, open_file_count
-from ddpcheck.measures.hosts import by_host
+from ddpcheck.measures.hosts import host_names
+from ddpcheck.measures.more_room import BY_NAME, open_files
 from ddpcheck.measures.words import listed
 
 # gloo keeps one socket to each other rank in each group (gloo, transport/tcp/pair.h); a job has
@@ -31,13 +32,23 @@ BY_FILES = "file_descriptor"
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """The limits (None is no limit), the files open now, and how torch hands over tensors."""
+    """The limits (None is no limit), the files open now, and how torch hands over tensors.
+
+    ``loader_is_known`` where the target is the user's: what its workers take is measured later, by
+    data/loader-exhausts-open-files.
+    """
 
     host: str
     soft: int | None
     hard: int | None
     open_count: int
     sharing: str
+    loader_is_known: bool
+
+    @property
+    def expects_loader(self) -> bool:
+        """Return whether what nobody has told yet counts: workers that hand over open files."""
+        return self.sharing == BY_FILES and not self.loader_is_known
 
 
 def probe(ctx: Context) -> Facts:
@@ -47,7 +58,7 @@ def probe(ctx: Context) -> Facts:
     if not opened:
         raise Skip("this system does not tell which files a process has open")
     sharing: str = import_module("torch.multiprocessing").get_sharing_strategy()
-    return Facts(ctx.host, own.soft, own.hard, opened, sharing)
+    return Facts(ctx.host, own.soft, own.hard, opened, sharing, bool(ctx.script))
 
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:
@@ -66,8 +77,8 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
             title="the limit on open files is low",
             message=f"rank {rank} on {worst.host} may open {worst.soft} files and has "
             f"{worst.open_count} open; with {len(facts)} ranks"
-            f"{' and 8 loader workers' if worst.sharing == BY_FILES else ''} it will want about "
-            f"{need} ({len(short)} rank(s) on {listed(by_host(short))})",
+            f"{' and 8 loader workers' if worst.expects_loader else ''} it will want about "
+            f"{need} ({len(short)} rank(s) on {listed(host_names(short))})",
             fix=_fix(worst, need),
             ranks=tuple(short),
             severity=Severity.WARNING,
@@ -84,21 +95,10 @@ def summarize(facts: Mapping[int, Facts]) -> str:
 
 
 def _need(own: Facts, world_size: int) -> int:
-    loader = LOADER_COUNT if own.sharing == BY_FILES else 0
+    loader = LOADER_COUNT if own.expects_loader else 0
     return own.open_count + PEER_COUNT * (world_size - 1) + loader
 
 
 def _fix(own: Facts, need: int) -> str:
-    wanted = max(65536, 2 * need)
-    strategy = (
-        ', or call torch.multiprocessing.set_sharing_strategy("file_system")'
-        if own.sharing == BY_FILES
-        else ""
-    )
-    if own.hard is None or own.hard >= need:
-        told = f"ulimit -n {wanted if own.hard is None else min(wanted, own.hard)}"
-        return f"{told} in the script that starts the ranks{strategy}"
-    return (
-        f"the hard limit is {own.hard}: raise it where the ranks come from (docker run --ulimit "
-        f"nofile={wanted}, LimitNOFILE={wanted} of slurmd's or kubelet's service){strategy}"
-    )
+    by_name = f", or call {BY_NAME}" if own.sharing == BY_FILES else ""
+    return f"{open_files(need, own.hard)}{by_name}"

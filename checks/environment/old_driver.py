@@ -24,7 +24,7 @@ from ddpcheck.machine.driver import (
     start_error,
     supported_cuda,
 )
-from ddpcheck.measures.hosts import by_host
+from ddpcheck.measures.hosts import host_names
 from ddpcheck.measures.versions import version
 from ddpcheck.measures.words import listed
 
@@ -124,7 +124,7 @@ def _finding(
     first = own[ranks[0]]
     return Finding(
         title=title,
-        message=f"{listed(by_host(own))}: {first.devices} GPU(s), kernel driver {first.driver}, "
+        message=f"{listed(host_names(own))}: {first.devices} GPU(s), kernel driver {first.driver}, "
         f"libcuda for CUDA {first.supported or 'unknown'}, torch built for CUDA {first.cuda}",
         fix=fix,
         ranks=tuple(ranks),

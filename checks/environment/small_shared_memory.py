@@ -17,8 +17,10 @@ import msgspec
 from ddpcheck.check import Context, Skip
 from ddpcheck.finding import Confidence, Finding, Severity
 from ddpcheck.machine.libraries import nccl_of_torch
+from ddpcheck.machine.places import nccl_host, shared_place
 from ddpcheck.machine.shared_memory import shared_memory
-from ddpcheck.measures.hosts import by_host, ranks_on
+from ddpcheck.measures.hosts import by_place, host_names, joined, named
+from ddpcheck.measures.more_room import SHARED_MEMORY
 from ddpcheck.measures.versions import version
 from ddpcheck.measures.words import listed, size
 
@@ -40,20 +42,24 @@ BATCH_BYTES = 32 * 3 * 224 * 224 * 4
 LOADER_BYTES = 4 * BATCH_BYTES
 # Docker's and containerd's default. Source: docs.docker.com, "docker container run", --shm-size.
 CONTAINER_BYTES = 64 * 2**20
-FIX = (
-    "give it more: docker run --shm-size=16g (or --ipc=host), in Kubernetes an emptyDir with "
-    "medium: Memory at /dev/shm, elsewhere mount -o remount,size=16g /dev/shm; and remove "
-    "/dev/shm/nccl-* and torch_* of jobs that are gone"
-)
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """The size of /dev/shm and what is free of it, in bytes; NCCL's version, or '' on a CPU."""
+    """The size of /dev/shm and what is free of it, in bytes; NCCL's version, or '' on a CPU.
+
+    ``place`` is common to the ranks that are shown one /dev/shm, which containers may have each
+    for itself or in common; ``nccl_host`` to those that NCCL takes for those of one host.
+    ``loader_is_known`` where the target is the user's: what its workers take is measured later, by
+    data/loader-fills-shared-memory.
+    """
 
     host: str
+    place: str
+    nccl_host: str
     size_bytes: int
     free_bytes: int
     nccl: str
+    loader_is_known: bool
 
 
 def probe(ctx: Context) -> Facts:
@@ -62,17 +68,25 @@ def probe(ctx: Context) -> Facts:
     if space is None:
         raise Skip("this system has no /dev/shm")
     nccl = nccl_of_torch() or "2" if ctx.on_gpu else ""
-    return Facts(ctx.host, space.size_bytes, space.free_bytes, nccl)
+    return Facts(
+        host=ctx.host,
+        place=shared_place(ctx.host, space.device),
+        nccl_host=nccl_host(ctx.host, ctx.environ),
+        size_bytes=space.size_bytes,
+        free_bytes=space.free_bytes,
+        nccl=nccl,
+        loader_is_known=bool(ctx.script),
+    )
 
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:
     """Return the hosts where NCCL cannot start, where the job may run short, and small defaults."""
-    kinds: dict[Severity, list[str]] = {}
-    hosts = by_host(facts)
-    for host, ranks in hosts.items():
-        if severity := _severity(list(ranks.values()), len(hosts) > 1):
-            kinds.setdefault(severity, []).append(host)
-    return [_finding(facts, named, severity) for severity, named in kinds.items()]
+    kinds: dict[Severity, list[dict[int, Facts]]] = {}
+    over_network = len({own.nccl_host for own in facts.values()}) > 1
+    for ranks in by_place(facts):
+        if severity := _severity(list(ranks.values()), over_network):
+            kinds.setdefault(severity, []).append(ranks)
+    return [_finding(short, severity) for severity, short in kinds.items()]
 
 
 def summarize(facts: Mapping[int, Facts]) -> str:
@@ -86,7 +100,8 @@ def _severity(own: list[Facts], over_network: bool) -> Severity | None:
         return Severity.ERROR
     if free_bytes < _need(own):
         return Severity.WARNING
-    return Severity.INFO if own[0].size_bytes <= CONTAINER_BYTES else None
+    is_default = own[0].size_bytes <= CONTAINER_BYTES and _need(own) > 0
+    return Severity.INFO if is_default else None
 
 
 def _queue(own: Facts) -> int:
@@ -97,22 +112,23 @@ def _queue(own: Facts) -> int:
 
 def _need(own: list[Facts]) -> int:
     if not own[0].nccl:
-        return BATCH_BYTES
+        return 0 if own[0].loader_is_known else BATCH_BYTES
     nccl = max(_queue(own[0]), CHANNELS_BYTES) if len(own) > 1 else 0
-    return len(own) * (nccl + LOADER_BYTES)
+    return len(own) * (nccl + (0 if own[0].loader_is_known else LOADER_BYTES))
 
 
-def _finding(facts: Mapping[int, Facts], hosts: list[str], severity: Severity) -> Finding:
-    ranks = ranks_on(hosts, facts)
-    least = min((facts[rank] for rank in ranks), key=lambda own: own.free_bytes)
-    own = list(by_host(facts)[least.host].values())
+def _finding(short: list[dict[int, Facts]], severity: Severity) -> Finding:
+    everybody = joined(short)
+    ranks = min(short, key=lambda ranks: min(own.free_bytes for own in ranks.values()))
+    own = list(ranks.values())
+    least = min(own, key=lambda own: own.free_bytes)
     sure = severity is Severity.ERROR
     return Finding(
         title="too little shared memory for NCCL to start" if sure else "little shared memory",
-        message=f"{listed(hosts)}: {size(least.free_bytes)} of {size(least.size_bytes)} of /dev/shm "
-        f"are free on {least.host}; {_use(own, severity)}",
-        fix=FIX,
-        ranks=ranks,
+        message=f"{listed(host_names(everybody))}: {size(least.free_bytes)} of "
+        f"{size(least.size_bytes)} of /dev/shm are free for {named(ranks)}; {_use(own, severity)}",
+        fix=SHARED_MEMORY,
+        ranks=tuple(everybody),
         severity=severity,
         confidence=Confidence.HIGH if sure else Confidence.MEDIUM,
     )
@@ -122,5 +138,6 @@ def _use(own: list[Facts], severity: Severity) -> str:
     if severity is Severity.ERROR:
         return f"the first rank that sends to another host takes {size(_queue(own[0]))} for NCCL"
     if own[0].nccl:
-        return f"NCCL and a small image loader take up to {size(_need(own))} for {len(own)} rank(s)"
+        loader = "" if own[0].loader_is_known else " and a small image loader"
+        return f"NCCL{loader} may take up to {size(_need(own))} for {len(own)} rank(s)"
     return f"loader workers hand over batches in it: 32 images take {size(BATCH_BYTES)}"

@@ -25,7 +25,7 @@ from ddpcheck.machine.libraries import (
     nccl_version,
     packaged_nccl,
 )
-from ddpcheck.measures.hosts import by_host
+from ddpcheck.measures.hosts import host_names
 from ddpcheck.measures.versions import Version, version
 from ddpcheck.measures.words import listed
 
@@ -115,7 +115,7 @@ def _finding(
     named += [f"{name} leads there" for name in first.chosen_by]
     return Finding(
         title=title,
-        message=f"{listed(by_host(own))}: NCCL {first.in_use or 'unknown'} is in use, loaded is "
+        message=f"{listed(host_names(own))}: NCCL {first.in_use or 'unknown'} is in use, loaded is "
         f"{listed(told)}; torch was built for " + ", ".join([first.built_for, *named]),
         fix=fix,
         ranks=ranks,

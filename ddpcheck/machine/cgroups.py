@@ -22,10 +22,15 @@ CACHE = ("inactive_file", "active_file")
 
 
 class Room(msgspec.Struct, frozen=True):
-    """A limit and what is used of it, in bytes or processes."""
+    """A limit and what is used of it, in bytes or processes.
+
+    ``group`` is the number of the control group that has the limit: all processes that see it
+    share it, wherever they see it. It is 0 for a limit that is no group's.
+    """
 
     limit: int
     used: int
+    group: int = 0
 
     @property
     def left(self) -> int:
@@ -33,10 +38,17 @@ class Room(msgspec.Struct, frozen=True):
         return max(0, self.limit - self.used)
 
 
-def cpu_quota(root: Path = Path("/")) -> float | None:
-    """Return how many cores' time the group may use, or None without a limit."""
+class Quota(msgspec.Struct, frozen=True):
+    """How many cores' time the processes of a control group may use, and that group's number."""
+
+    cores: float
+    group: int = 0
+
+
+def cpu_quota(root: Path = Path("/")) -> Quota | None:
+    """Return the tightest quota of time, or None without a limit."""
     quotas = [quota for folder in _folders(root, "cpu") for quota in _quota(folder)]
-    return min(quotas, default=None)
+    return min(quotas, key=lambda quota: quota.cores, default=None)
 
 
 def memory_room(root: Path = Path("/")) -> Room | None:
@@ -48,7 +60,7 @@ def memory_room(root: Path = Path("/")) -> Room | None:
 def task_room(root: Path = Path("/")) -> Room | None:
     """Return the limit on processes and threads that has the least left, or None without one."""
     rooms = [
-        Room(limit, _number(folder / "pids.current") or 0)
+        Room(limit, _number(folder / "pids.current") or 0, _inode(folder))
         for folder in _folders(root, "pids")
         if (limit := _number(folder / "pids.max")) is not None
     ]
@@ -69,13 +81,13 @@ def _folders(root: Path, controller: str) -> Iterator[Path]:
                 yield folder
 
 
-def _quota(folder: Path) -> Iterator[float]:
+def _quota(folder: Path) -> Iterator[Quota]:
     quota, _, period = text_of(folder / "cpu.max").partition(" ")
     if not quota:
         quota = text_of(folder / "cpu.cfs_quota_us").strip()
         period = text_of(folder / "cpu.cfs_period_us")
     if quota.isdecimal() and int(quota) > 0 and period.strip().isdecimal():
-        yield int(quota) / int(period)
+        yield Quota(int(quota) / int(period), _inode(folder))
 
 
 def _memory(folder: Path) -> Iterator[Room]:
@@ -85,13 +97,20 @@ def _memory(folder: Path) -> Iterator[Room]:
         limit = _number(folder / "memory.limit_in_bytes")
         used = _number(folder / "memory.usage_in_bytes")
     if limit is not None and limit < NO_LIMIT_BYTES:
-        yield Room(limit, max(0, (used or 0) - _cache_bytes(folder)))
+        yield Room(limit, max(0, (used or 0) - _cache_bytes(folder)), _inode(folder))
 
 
 def _cache_bytes(folder: Path) -> int:
     pairs = (line.split() for line in text_of(folder / "memory.stat").splitlines())
     told = {pair[0]: int(pair[1]) for pair in pairs if len(pair) == len(("name", "value"))}
     return sum(told.get(f"total_{name}", told.get(name, 0)) for name in CACHE)
+
+
+def _inode(folder: Path) -> int:
+    try:
+        return folder.stat().st_ino
+    except OSError:
+        return 0
 
 
 def _number(path: Path) -> int | None:

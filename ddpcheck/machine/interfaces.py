@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from ddpcheck.machine.files import text_of
+from ddpcheck.machine.places import namespace, shared_place
 
 # The kernel's numbers for kinds of links (Linux, include/uapi/linux/if_arp.h, ARPHRD_...).
 LOOPBACK_LINK = 772
@@ -93,14 +94,8 @@ def loopback_domain(host: str, root: Path = Path("/")) -> str:
 
     They share a kernel and a network namespace; where neither can be told, the host's name.
     """
-    from hashlib import sha256
-
-    boot = text_of(root / "proc/sys/kernel/random/boot_id").strip()
-    with suppress(OSError):
-        if boot:
-            network = (root / "proc/self/ns/net").stat().st_ino
-            return sha256(f"{boot} {network}".encode()).hexdigest()[:12]
-    return host
+    network = namespace("net", root)
+    return shared_place(host, network, root=root) if network else host
 
 
 def _addresses(told: Sequence[Any]) -> tuple[str, ...]:

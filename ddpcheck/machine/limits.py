@@ -20,6 +20,8 @@ LOCKED_MEMORY = resource.RLIMIT_MEMLOCK
 IPC_LOCK = 14
 SYS_ADMIN = 21
 SYS_RESOURCE = 24
+# What stands in uid_map where no user is another one. Source: user_namespaces(7).
+EVERY_USER = ["0", "0", "4294967295"]
 
 
 class Limit(msgspec.Struct, frozen=True):
@@ -43,8 +45,13 @@ def open_file_count(root: Path = Path("/")) -> int:
 
 
 def has_capability(bit: int, root: Path = Path("/")) -> bool:
-    """Return whether the process holds this capability, which lifts a limit."""
-    return bool(int(_status(root).get("CapEff", "0"), 16) >> bit & 1)
+    """Return whether the process holds this capability, and it lifts a limit.
+
+    Held in a user namespace (a rootless container) it does not: the kernel asks for it in the
+    first one. Source: Linux, include/linux/capability.h, capable; drivers/infiniband/core/umem.c.
+    """
+    holds = bool(int(_status(root).get("CapEff", "0"), 16) >> bit & 1)
+    return holds and _is_in_first_user_namespace(root)
 
 
 def is_free_of_process_limit(root: Path = Path("/")) -> bool:
@@ -52,7 +59,7 @@ def is_free_of_process_limit(root: Path = Path("/")) -> bool:
 
     Source: Linux, kernel/fork.c, copy_process.
     """
-    free = os.getuid() == 0
+    free = os.getuid() == 0 and _is_in_first_user_namespace(root)
     return free or has_capability(SYS_RESOURCE, root) or has_capability(SYS_ADMIN, root)
 
 
@@ -62,6 +69,10 @@ def thread_count_of_user(root: Path = Path("/")) -> int:
     processes = (name for name in names_in(root / "proc") if name.isdecimal())
     each = (_status(root, name) for name in processes)
     return sum(int(own["Threads"]) for own in each if own.get("Uid", "").split()[:1] == [user])
+
+
+def _is_in_first_user_namespace(root: Path) -> bool:
+    return text_of(root / "proc/self/uid_map").split() in ([], EVERY_USER)
 
 
 def _status(root: Path, process: str = "self") -> dict[str, str]:

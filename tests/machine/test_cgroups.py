@@ -1,16 +1,12 @@
-import os
 import subprocess
 import sys
-import uuid
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
-import pytest
+from control_groups import group, memory, quota, tasks, within
 
-from ddpcheck.machine.cgroups import Room, cpu_quota, memory_room, task_room
+from ddpcheck.machine.cgroups import Quota, Room, cpu_quota, memory_room, task_room
 
-GROUPS = Path("/sys/fs/cgroup")
 NO_LIMIT = str(9223372036854771712)
 
 
@@ -22,6 +18,11 @@ def made(root: Path, own: str, files: Mapping[str, str]) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     return root
+
+
+def amounts(room: Room | None) -> tuple[int, int] | None:
+    """Return the limit and what is used of it."""
+    return (room.limit, room.used) if room else None
 
 
 def test_no_groups(tmp_path: Path) -> None:
@@ -41,9 +42,10 @@ def test_version_2_in_a_container(tmp_path: Path) -> None:
             "pids.current": "40\n",
         },
     )
-    assert cpu_quota(root) == 1.5
-    assert memory_room(root) == Room(1000, 400)
-    assert task_room(root) == Room(2048, 40)
+    number = (root / "sys/fs/cgroup").stat().st_ino
+    assert cpu_quota(root) == Quota(1.5, number)
+    assert memory_room(root) == Room(1000, 400, number)
+    assert task_room(root) == Room(2048, 40, number)
     assert Room(1000, 400).left == 600
 
 
@@ -75,8 +77,9 @@ def test_the_groups_above_bind_too(tmp_path: Path) -> None:
             "slurm/job_7/pids.current": "31",
         },
     )
-    assert cpu_quota(root) == 4
-    assert memory_room(root) == Room(5000, 4990)
+    slurm = root / "sys/fs/cgroup/slurm"
+    assert cpu_quota(root) == Quota(4, (slurm / "job_7").stat().st_ino)
+    assert memory_room(root) == Room(5000, 4990, slurm.stat().st_ino)
     room = task_room(root)
     assert room is not None
     assert room.left == 0
@@ -95,7 +98,10 @@ def test_version_1_whose_path_is_the_hosts(tmp_path: Path) -> None:
             "pids/pids.max": "max\n",
         },
     )
-    assert (cpu_quota(root), memory_room(root), task_room(root)) == (0.5, Room(1000, 681), None)
+    told = cpu_quota(root)
+    assert told is not None
+    assert told.cores == 0.5
+    assert (amounts(memory_room(root)), task_room(root)) == ((1000, 681), None)
 
 
 def test_version_1_without_limits(tmp_path: Path) -> None:
@@ -112,59 +118,32 @@ def test_version_1_without_limits(tmp_path: Path) -> None:
     assert (cpu_quota(root), memory_room(root)) == (None, None)
 
 
-@contextmanager
-def group(controller: str, limits: Mapping[str, str]) -> Generator[Path]:
-    """Make a control group with these limits, and remove it."""
-    parent = GROUPS / controller if (GROUPS / controller).is_dir() else GROUPS
-    folder = parent / f"ddpcheck-{uuid.uuid4().hex}"
-    try:
-        folder.mkdir()
-    except OSError:
-        pytest.skip("control groups cannot be made here")
-    try:
-        if not all((folder / name).exists() for name in limits):
-            pytest.skip(
-                f"the controller {controller} is not handed down here, or is another version"
-            )
-        for name, text in limits.items():
-            (folder / name).write_text(text)
-        yield folder
-    finally:
-        folder.rmdir()
-
-
 def told_within(folder: Path, question: str) -> str:
     """Return what a process in that group answers."""
-    source = (
-        "import os, sys\n"
-        "open(sys.argv[1] + '/cgroup.procs', 'w').write(str(os.getpid()))\n"
-        "from ddpcheck.machine.cgroups import *\n"
-        f"print({question})\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", source, str(folder)], check=True, capture_output=True, text=True
-    )
-    return done.stdout.strip()
+    source = f"from ddpcheck.machine.cgroups import *\nprint({question})\n"
+    command = within(folder, [sys.executable, "-c", source])
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="needs root")
 def test_a_real_quota_is_seen() -> None:
-    version_1 = (GROUPS / "cpu").is_dir()
-    name, text = ("cpu.cfs_quota_us", "150000") if version_1 else ("cpu.max", "150000 100000")
-    with group("cpu", {name: text}) as folder:
-        assert told_within(folder, "cpu_quota()") == "1.5"
+    with group("cpu", quota(1.5)) as folder:
+        assert told_within(folder, "cpu_quota().cores") == "1.5"
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="needs root")
 def test_a_real_limit_on_memory_is_seen() -> None:
-    name = "memory.limit_in_bytes" if (GROUPS / "memory").is_dir() else "memory.max"
     limit = 256 * 2**20
-    with group("memory", {name: str(limit)}) as folder:
+    with group("memory", memory(limit)) as folder:
         told = told_within(folder, "memory_room().limit, 0 < memory_room().left")
     assert told == f"{limit} True"
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="needs root")
 def test_a_real_limit_on_processes_is_seen() -> None:
-    with group("pids", {"pids.max": "20"}) as folder:
-        assert told_within(folder, "task_room()") == str(Room(20, 1))
+    with group("pids", tasks(20)) as folder:
+        told = told_within(folder, "task_room()")
+        assert told == str(Room(20, 1, folder.stat().st_ino))
+
+
+def test_each_group_has_a_number_of_its_own() -> None:
+    with group("pids", tasks(20)) as one, group("pids", tasks(20)) as other:
+        told = [told_within(folder, "task_room().group") for folder in (one, one, other)]
+    assert told[0] == told[1] != told[2]

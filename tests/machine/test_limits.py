@@ -94,3 +94,16 @@ def test_threads_of_one_user_are_counted(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_this_machine_runs_at_least_this_process() -> None:
     assert thread_count_of_user() >= 1
+
+
+def test_what_is_held_in_a_user_namespace_lifts_no_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made(tmp_path, "self", effective=0x1FFFFFFFFFF)
+    (tmp_path / "proc/self/uid_map").write_text("         0          0 4294967295\n")
+    monkeypatch.setattr(os, "getuid", lambda: 0)
+    assert has_capability(IPC_LOCK, tmp_path)
+    assert is_free_of_process_limit(tmp_path)
+    (tmp_path / "proc/self/uid_map").write_text("         0       1000          1\n")
+    assert not has_capability(IPC_LOCK, tmp_path)
+    assert not is_free_of_process_limit(tmp_path)

@@ -25,7 +25,9 @@ def test_the_machine_without_a_limit(tmp_path: Path) -> None:
 
 
 def test_a_limit_that_is_tighter(tmp_path: Path) -> None:
-    assert tightest_memory(made(tmp_path, "2048")) == ("the control group", Room(2048, 1024))
+    root = made(tmp_path, "2048")
+    number = (root / "sys/fs/cgroup").stat().st_ino
+    assert tightest_memory(root) == ("the control group", Room(2048, 1024, number))
 
 
 def test_a_limit_that_promises_more_than_there_is(tmp_path: Path) -> None:

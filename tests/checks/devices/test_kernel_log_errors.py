@@ -8,6 +8,7 @@ from ddpcheck.checks.devices.kernel_log_errors import HARDWARE, Facts, judge, pr
 from ddpcheck.finding import Severity
 from ddpcheck.machine.gpu import Gpu
 from ddpcheck.machine.kernel_log import Xid
+from ddpcheck.machine.places import shared_place
 
 DAY_S = 24 * 3600.0
 
@@ -20,9 +21,11 @@ def xid(code: int, index: int = 1, age_s: float = 60.0, text: str = "") -> Xid:
     return Xid(pci(index), code, 2, age_s, text)
 
 
-def host(*found: Xid, ranks: int = 8, name: str = "node0", first: int = 0) -> dict[int, Facts]:
+def host(
+    *found: Xid, ranks: int = 8, name: str = "node0", place: str = "", first: int = 0
+) -> dict[int, Facts]:
     """Return the ranks of a host, each on its GPU, that share one log."""
-    return {first + local: Facts(name, pci(local), found) for local in range(ranks)}
+    return {first + local: Facts(name, place or name, pci(local), found) for local in range(ranks)}
 
 
 @pytest.mark.parametrize("code", [8, 11, 13, 31, 32, 43, 45, 68, 69, 154, 155, 999])
@@ -85,6 +88,12 @@ def test_hosts_are_told_apart() -> None:
     assert [each.ranks for each in judge(facts)] == [(1,), (10,)]
 
 
+def test_hosts_of_one_name_have_each_their_log() -> None:
+    facts = host(xid(79), name="node", place="a") | host(name="node", place="b", first=8)
+    assert [each.ranks for each in judge(facts)] == [(1,)]
+    assert summarize(facts).endswith("of 2 hosts")
+
+
 def test_summary_names_what_was_seen() -> None:
     assert summarize(host(xid(31), xid(13))) == "Xid 13, 31 in the kernel logs of 1 host"
     assert summarize(host() | host(name="node1", first=8)) == "no Xid in the kernel logs of 2 hosts"
@@ -93,7 +102,9 @@ def test_summary_names_what_was_seen() -> None:
 def test_probe(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel_log_errors, "gpu_of", {"cuda:1": Gpu("GPU-1", pci=pci(1))}.get)
     monkeypatch.setattr(kernel_log_errors, "xids", lambda: (xid(79),))
-    assert probe(context_with(device="cuda:1")) == Facts("node0", pci(1), (xid(79),))
+    assert probe(context_with(device="cuda:1")) == Facts(
+        "node0", shared_place("node0"), pci(1), (xid(79),)
+    )
 
 
 def test_without_a_gpu_a_driver_or_a_log_it_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:

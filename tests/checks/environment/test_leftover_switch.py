@@ -8,7 +8,7 @@ from ddpcheck.variables.leftovers import switches_on
 
 def rank(environ: dict[str, str], host: str = "node0", **changed: object) -> Facts:
     """Return a rank on a GPU of a host that has everything."""
-    own = Facts(host, True, True, True, tuple(switches_on(environ)))
+    own = Facts(host, host, True, True, True, tuple(switches_on(environ)))
     return msgspec.structs.replace(own, **changed)
 
 
@@ -74,6 +74,12 @@ def test_what_costs_little_here_is_a_note(
 
 def test_a_switch_of_the_network_costs_nothing_on_one_host() -> None:
     assert severities({0: rank({"NCCL_IB_DISABLE": "1"})}) == [Severity.INFO]
+
+
+def test_a_switch_of_the_network_costs_between_hosts_of_one_name() -> None:
+    own = rank({"NCCL_IB_DISABLE": "1"})
+    other = msgspec.structs.replace(own, nccl_host="another")
+    assert severities({0: own, 1: other}) == [Severity.WARNING]
 
 
 def test_detail_is_a_warning_without_gpus_too() -> None:

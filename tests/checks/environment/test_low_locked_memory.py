@@ -8,7 +8,8 @@ PORTS = ["mlx5_0:1", "mlx5_1:1"]
 
 
 def ranks(soft: int | None, world: int = 16, hosts: int = 2) -> dict[int, Facts]:
-    return {r: Facts(f"node{r * hosts // world}", soft, PORTS) for r in range(world)}
+    names = {r: f"node{r * hosts // world}" for r in range(world)}
+    return {r: Facts(name, name, soft, PORTS) for r, name in names.items()}
 
 
 @pytest.mark.parametrize(
@@ -26,12 +27,19 @@ def test_silent(facts: dict[int, Facts]) -> None:
 
 @pytest.mark.parametrize(("soft", "told"), [(64 * KIB, "64 KiB"), (8 * MIB, "8 MiB"), (0, "0 b")])
 def test_the_defaults_break_nccl(soft: int, told: str) -> None:
-    (finding,) = judge(ranks(None) | {3: Facts("node0", soft, PORTS)})
+    (finding,) = judge(ranks(None) | {3: Facts("node0", "node0", soft, PORTS)})
     assert (finding.severity, finding.confidence) == (Severity.ERROR, Confidence.HIGH)
     assert finding.ranks == (3,)
     words = ["rank 3 on node0", told, "mlx5_0:1"]
     assert [word for word in words if word not in finding.message] == []
     assert "memlock=-1" in finding.fix
+
+
+def test_two_hosts_of_one_name_are_two() -> None:
+    facts = {r: Facts("node", f"{r}", 64 * KIB, PORTS) for r in range(2)}
+    (finding,) = judge(facts)
+    assert (finding.severity, finding.ranks) == (Severity.ERROR, (0, 1))
+    assert judge(dict.fromkeys(range(2), facts[0])) == []
 
 
 def test_little_is_a_warning() -> None:

@@ -1,3 +1,4 @@
+import msgspec
 import pytest
 
 from ddpcheck.checks.environment.low_open_files import Facts, judge, summarize
@@ -7,7 +8,16 @@ from ddpcheck.finding import Severity
 def ranks(
     soft: int | None, world: int = 2, opened: int = 40, sharing: str = "file_descriptor"
 ) -> dict[int, Facts]:
-    return {r: Facts(f"node{r // 8}", soft, 524288, opened, sharing) for r in range(world)}
+    return {
+        r: Facts(f"node{r // 8}", soft, 524288, opened, sharing, loader_is_known=False)
+        for r in range(world)
+    }
+
+
+def with_target(facts: dict[int, Facts]) -> dict[int, Facts]:
+    """Return the ranks of a run whose target is the user's."""
+    known = msgspec.structs.replace
+    return {rank: known(own, loader_is_known=True) for rank, own in facts.items()}
 
 
 @pytest.mark.parametrize(
@@ -20,6 +30,7 @@ def ranks(
         pytest.param(ranks(65536, 1024), id="1024 ranks"),
         pytest.param(ranks(None, 1024), id="no limit"),
         pytest.param(ranks(1024, 8, opened=700), id="many files open"),
+        pytest.param(with_target(ranks(128, 2)), id="a loader that is measured later"),
     ],
 )
 def test_silent(facts: dict[int, Facts]) -> None:
@@ -46,7 +57,9 @@ def test_too_few(facts: dict[int, Facts]) -> None:
 
 
 def test_only_the_rank_that_is_short_is_named() -> None:
-    facts = ranks(1024, 16) | {9: Facts("node1", 128, 128, 40, "file_descriptor")}
+    facts = ranks(1024, 16) | {
+        9: Facts("node1", 128, 128, 40, "file_descriptor", loader_is_known=False)
+    }
     (finding,) = judge(facts)
     assert finding.ranks == (9,)
     assert "rank 9 on node1" in finding.message

@@ -5,10 +5,14 @@ from pathlib import Path
 import msgspec
 import pytest
 from contexts import context_with
+from findings import judged
 
 from ddpcheck.check import Skip
 from ddpcheck.checks.environment import low_open_files
 from ddpcheck.checks.environment.low_open_files import Facts, judge, probe
+from ddpcheck.finding import Severity
+
+CHECK = "environment/low-open-files"
 
 
 def test_where_open_files_cannot_be_counted_it_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,8 +40,18 @@ def test_a_real_low_limit() -> None:
     assert 3 <= facts.open_count < 40
     assert facts.sharing == "file_descriptor"
     # Alone it does with 128; among 16 ranks it does not.
-    assert [finding.severity for finding in judge(dict.fromkeys(range(16), facts))] == ["warning"]
-    assert judge({0: facts}) == []
+    (finding,) = judged(CHECK, dict.fromkeys(range(16), facts))
+    assert (finding.id, finding.severity) == (CHECK, Severity.WARNING)
+    assert finding.ranks == tuple(range(16))
+    assert f"rank 0 on node0 may open 128 files and has {facts.open_count} open" in finding.message
+    assert "the hard limit is 128" in finding.fix
+    assert "docker run --ulimit nofile=65536" in finding.fix
+    assert judged(CHECK, {0: facts}) == []
+
+
+def test_the_loader_of_a_users_target_is_not_guessed_at() -> None:
+    assert not probe(context_with()).loader_is_known
+    assert probe(context_with(script="train.py")).loader_is_known
 
 
 def test_this_process_is_within_its_limit() -> None:

@@ -1,3 +1,6 @@
+import os
+
+import msgspec
 import pytest
 from answers import always
 from contexts import context_with
@@ -7,21 +10,25 @@ from ddpcheck.checks.environment.low_processes import Facts, judge, probe
 from ddpcheck.finding import Severity
 from ddpcheck.machine.cgroups import Room
 from ddpcheck.machine.limits import Limit
+from ddpcheck.machine.places import namespace, shared_place
 
 PIDS = "the control group (pids.max)"
+HERE = shared_place("node0")
+IN_GROUP = shared_place("node0", "group", 0)
+OF_USER = shared_place("node0", "user", os.getuid(), namespace("user"))
 
 
 def ranks(
     limit: int, used: int, world: int = 8, hosts: int = 1, by: str = PIDS
 ) -> dict[int, Facts]:
-    return {r: Facts(f"node{r * hosts // world}", by, limit, used) for r in range(world)}
+    names = {r: f"node{r * hosts // world}" for r in range(world)}
+    return {r: Facts(name, name, by, limit, used) for r, name in names.items()}
 
 
 @pytest.mark.parametrize(
     "facts",
     [
-        pytest.param({0: Facts("node0")}, id="no limit"),
-        pytest.param({0: Facts("node0"), 1: Facts("node0", PIDS, 9, 9)}, id="not for all"),
+        pytest.param({0: Facts("node0", "node0")}, id="no limit"),
         pytest.param(ranks(2048, 150), id="podman"),
         pytest.param(ranks(1024, 300), id="Kubernetes"),
         pytest.param(ranks(4096, 3000, world=64, hosts=8), id="8 nodes"),
@@ -46,6 +53,18 @@ def test_only_the_host_that_is_short_is_named() -> None:
     assert finding.ranks == tuple(range(8))
 
 
+def test_a_container_counts_by_itself() -> None:
+    # Together the ranks of both would start more than either has room for.
+    twins = [Facts("node", place, PIDS, 100, 60) for place in "ab"]
+    assert judge({rank: twins[rank // 3] for rank in range(6)}) == []
+    full = msgspec.structs.replace(twins[1], used=70)
+    (finding,) = judge(dict.fromkeys(range(3), twins[0]) | dict.fromkeys(range(3, 6), full))
+    assert finding.ranks == (3, 4, 5)
+    assert "on node (rank 3-5)" in finding.message
+    (alone,) = judge({0: Facts("node", "c"), 1: Facts("node", "d", PIDS, 9, 9)})
+    assert alone.ranks == (1,)
+
+
 def test_many_hosts_are_one_finding() -> None:
     (finding,) = judge(ranks(100, 99, world=1000, hosts=125))
     assert "and 117 more" in finding.message
@@ -54,11 +73,11 @@ def test_many_hosts_are_one_finding() -> None:
 @pytest.mark.parametrize(
     ("group", "user", "free", "told"),
     [
-        (None, None, False, Facts("node0")),
-        (Room(100, 90), None, False, Facts("node0", PIDS, 100, 90)),
-        (Room(100, 90), 95, False, Facts("node0", "the user (ulimit -u)", 95, 91)),
-        (Room(100, 90), 4000, False, Facts("node0", PIDS, 100, 90)),
-        (None, 95, True, Facts("node0")),
+        (None, None, False, Facts("node0", HERE)),
+        (Room(100, 90), None, False, Facts("node0", IN_GROUP, PIDS, 100, 90)),
+        (Room(100, 90), 95, False, Facts("node0", OF_USER, "the user (ulimit -u)", 95, 91)),
+        (Room(100, 90), 4000, False, Facts("node0", IN_GROUP, PIDS, 100, 90)),
+        (None, 95, True, Facts("node0", HERE)),
     ],
 )
 def test_the_limit_with_the_least_room_counts(

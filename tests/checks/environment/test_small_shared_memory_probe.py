@@ -6,14 +6,23 @@ from pathlib import Path
 import msgspec
 import pytest
 from contexts import context_with
+from findings import judged
+from hosts import made_hosts
+from probes_on_hosts import probed
 
 from ddpcheck.check import Skip
 from ddpcheck.checks.environment import small_shared_memory
-from ddpcheck.checks.environment.small_shared_memory import Facts, judge, probe
-from ddpcheck.finding import Severity
+from ddpcheck.checks.environment.small_shared_memory import Facts, probe
+from ddpcheck.finding import Finding, Severity
 
+CHECK = "environment/small-shared-memory"
 MIB = 2**20
 GPU = "2.28.9"
+
+
+def test_the_loader_of_a_users_target_is_not_guessed_at() -> None:
+    assert not probe(context_with()).loader_is_known
+    assert probe(context_with(script="train.py")).loader_is_known
 
 
 def test_a_system_without_shared_memory_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,6 +58,31 @@ def test_a_real_small_shared_memory() -> None:
     )
     facts = msgspec.json.decode(done.stdout, type=Facts)
     assert facts.size_bytes == 8 * MIB
-    (finding,) = judge({0: facts})
-    assert finding.severity is Severity.WARNING
-    assert "of 8 MiB" in finding.message
+    (finding,) = judged(CHECK, dict.fromkeys(range(2), facts))
+    assert (finding.id, finding.severity, finding.ranks) == (CHECK, Severity.WARNING, (0, 1))
+    assert "8 MiB of 8 MiB of /dev/shm are free for node0 (rank 0-1)" in finding.message
+    assert "docker run --shm-size=16g" in finding.fix
+
+
+def on_gpus(folder: Path, *sizes: str) -> list[Finding]:
+    """Return what is found of two ranks with a GPU on each of two hosts of one name."""
+    with made_hosts(2, names=("node", "node")) as hosts:
+        for host, options in zip(hosts, sizes, strict=True):
+            host.mount_shared_memory(options)
+        facts = probed(CHECK, hosts, folder, ranks_per_host=2, device="cuda:0", backend="nccl")
+    return judged(CHECK, facts)
+
+
+def test_a_host_where_nccl_cannot_start(tmp_path: Path) -> None:
+    (finding,) = on_gpus(tmp_path, "size=1g", "size=8m")
+    assert (finding.id, finding.severity) == (CHECK, Severity.ERROR)
+    assert finding.ranks == (2, 3)
+    assert "8 MiB of 8 MiB of /dev/shm are free for node (rank 2-3)" in finding.message
+    assert "for NCCL" in finding.message
+    assert "docker run --shm-size=16g" in finding.fix
+    assert "NCCL_SHM_DISABLE" not in finding.fix
+
+
+def test_hosts_where_nccl_can_start(tmp_path: Path) -> None:
+    # Each does for its two ranks, and neither would for all four.
+    assert on_gpus(tmp_path, "size=300m", "size=300m") == []

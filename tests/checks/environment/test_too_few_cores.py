@@ -8,10 +8,11 @@ from ddpcheck.finding import Severity
 
 
 def ranks(world: int, hosts: int = 1, **changed: Any) -> dict[int, Facts]:
-    base = Facts("", False, "0-63", 64, None, 1, "")
+    base = Facts("", "", False, "0-63", 64, None, "", 1, "")
+    names = {r: f"node{r * hosts // world}" for r in range(world)}
     return {
-        r: msgspec.structs.replace(base, host=f"node{r * hosts // world}", **changed)
-        for r in range(world)
+        r: msgspec.structs.replace(base, host=name, machine=name, quota_place=name, **changed)
+        for r, name in names.items()
     }
 
 
@@ -79,6 +80,40 @@ def test_only_the_host_that_is_short_is_named() -> None:
     facts |= {r: msgspec.structs.replace(facts[r], cores="0") for r in range(8, 16)}
     (finding,) = judge(facts)
     assert finding.ranks == tuple(range(8, 16))
+
+
+def twins(count: int, **changed: Any) -> dict[int, Facts]:
+    """Return the ranks of two hosts of one name."""
+    told = ranks(2 * count, hosts=2, threads=16, asked="16", **changed)
+    return {r: msgspec.structs.replace(own, host="node") for r, own in told.items()}
+
+
+def test_hosts_of_one_name_have_each_their_cores() -> None:
+    assert judge(twins(8)) == []
+    (finding,) = judge(twins(16))
+    assert finding.ranks == tuple(range(32))
+    assert "16 rank(s) of node (rank 0-15)" in finding.message
+
+
+def test_containers_of_one_machine_share_its_cores() -> None:
+    pods = {
+        r: msgspec.structs.replace(own, machine="one", host=f"pod{r}")
+        for r, own in twins(8).items()
+    }
+    (finding,) = judge(pods)
+    assert finding.ranks == tuple(range(16))
+    assert "OMP_NUM_THREADS=4" in finding.fix
+
+
+def test_a_quota_is_that_of_its_own_container() -> None:
+    # Together the ranks of both have 128 threads, and each container the time of 32 cores.
+    told = twins(4, quota=32.0, core_count=128, cores="0-127")
+    same = {r: msgspec.structs.replace(own, machine="one") for r, own in told.items()}
+    assert judge(same) == []
+    short = {r: msgspec.structs.replace(same[r], quota=8.0) for r in range(4, 8)}
+    (finding,) = judge(same | short)
+    assert finding.ranks == (4, 5, 6, 7)
+    assert "time for 8 of them" in finding.message
 
 
 def test_many_hosts_are_one_finding() -> None:
