@@ -96,11 +96,24 @@ def run_under_torchrun(report_dir: Path, *options: str) -> Ended:
 
 def command(report_dir: Path, *words: str, **environment: str) -> Ended:
     """Run ``python -m WORDS`` in a process of its own."""
+    return _by_itself(report_dir, [sys.executable, "-m", *words], environment)
+
+
+def run_behind(prefix: Sequence[str], report_dir: Path, *options: str, **environment: str) -> Ended:
+    """Run ``ddpcheck run`` in a process of its own, behind a command that prepares its way.
+
+    ``prefix`` runs the command that follows it: a shell that lowers a limit, say.
+    """
+    words = [sys.executable, "-m", "ddpcheck", "run", *short(report_dir), *options]
+    return _by_itself(report_dir, [*prefix, *words], environment)
+
+
+def _by_itself(report_dir: Path, words: list[str], environment: Mapping[str, str]) -> Ended:
     began = time.monotonic()
     done = subprocess.run(
-        [sys.executable, "-m", *words],
+        words,
         cwd=report_dir.parent,
-        env=clean_environment() | environment,
+        env={**clean_environment(), **environment},
         capture_output=True,
         text=True,
         timeout=LIMIT_S,

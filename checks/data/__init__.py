@@ -1,0 +1,1 @@
+"""What the ranks are fed: their data, and how it comes to them."""

@@ -1,0 +1,101 @@
+"""Watch what a loader's workers hand over, batch by batch, holding on to none of it."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from mmap import PAGESIZE
+from typing import TYPE_CHECKING, Any
+
+from ddpcheck.measures.loader import Loader
+from ddpcheck.measures.words import brief
+
+if TYPE_CHECKING:
+    import torch
+    from torch.multiprocessing.reductions import StorageWeakRef
+
+    from ddpcheck.target.live import LiveTarget
+
+
+class LoaderWatch:
+    """An observer of the batches that arrive; ``signs`` are words of the errors it remembers."""
+
+    def __init__(self, signs: tuple[str, ...] = ()) -> None:
+        self._signs = signs
+        self._loader: Any = None
+        self._batches: list[list[StorageWeakRef]] = []
+        self._bytes = 0
+        self._tensors = 0
+        self._failure = ""
+
+    def on_built(self, live: LiveTarget) -> None:
+        """Remember the loader."""
+        self._loader = live.loader
+
+    def on_batch(self, _step: int, batch: object) -> None:
+        """Measure the batch, and remember what of it is shared with a worker, without keeping it."""
+        from torch.multiprocessing.reductions import StorageWeakRef
+
+        storages = _storages(batch)
+        self._bytes = max(self._bytes, sum(_whole_pages(each.nbytes()) for each in storages))
+        self._tensors = max(self._tensors, len(storages))
+        self._batches.append([StorageWeakRef(each) for each in storages if each.is_shared()])
+
+    def on_raise(self, _step: int, error: BaseException) -> None:
+        """Remember the line that tells of the end of the room, if one does."""
+        lines = (line.strip() for text in _chain(error) for line in text.splitlines())
+        self._failure = next((brief(x, 300) for x in lines if any(s in x for s in self._signs)), "")
+
+    def seen(self) -> Loader | None:
+        """Return what was seen, or None where the loader has no workers, or was not built."""
+        workers = int(getattr(self._loader, "num_workers", 0) or 0)
+        if not workers:
+            return None
+        return Loader(
+            workers=workers,
+            prefetch=int(getattr(self._loader, "prefetch_factor", None) or 2),
+            epoch_batches=_length(self._loader),
+            batch_bytes=self._bytes,
+            batch_tensors=self._tensors,
+            keeps_all=self._keeps_all(),
+            failure=self._failure,
+        )
+
+    def _keeps_all(self) -> bool:
+        # Of a single batch, nobody can say whether the next one would have taken its place.
+        if len(self._batches) == 1 or not self._all_alive():
+            return False
+        gc.collect()
+        return self._all_alive()
+
+    def _all_alive(self) -> bool:
+        alive = (any(not each.expired() for each in batch) for batch in self._batches)
+        return bool(self._batches) and all(alive)
+
+
+def _storages(batch: object) -> list[torch.UntypedStorage]:
+    """Return the memory of the batch's tensors on the CPU, each piece once."""
+    import torch
+
+    from ddpcheck.target.live import tensors_in
+
+    tensors = (each for each in tensors_in(batch) if each.layout is torch.strided)
+    storages = (each.untyped_storage() for each in tensors if each.device.type == "cpu")
+    return list({each.data_ptr(): each for each in storages if each.nbytes()}.values())
+
+
+def _whole_pages(count_bytes: int) -> int:
+    return -(-count_bytes // PAGESIZE) * PAGESIZE
+
+
+def _length(loader: Any) -> int | None:
+    try:
+        return len(loader)
+    except (TypeError, NotImplementedError):
+        return None
+
+
+def _chain(error: BaseException | None) -> Iterator[str]:
+    while error is not None:
+        yield str(error)
+        error = error.__cause__ or error.__context__
