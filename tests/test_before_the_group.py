@@ -1,11 +1,14 @@
 """Faults from before the process group, built for real, from the launch to the report."""
 
+import socket
 import subprocess
 import sys
 import sysconfig
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version as version_of
 from pathlib import Path
 
+from findings import of, only, outcome
 from hosts import made_hosts, run_ranks
 from real_ranks import (
     LIMIT_S,
@@ -16,8 +19,8 @@ from real_ranks import (
     run_by_hand,
 )
 
-from ddpcheck.finding import Finding, Severity
-from ddpcheck.report import Report, Verdict, read_report
+from ddpcheck.finding import Severity
+from ddpcheck.report import Verdict, read_report
 
 DEADLINE_S = 5
 OTHER_TORCH = """
@@ -39,13 +42,6 @@ class Finder:
 
 sys.meta_path.insert(0, Finder())
 """
-
-
-def only(report: Report, check: str) -> Finding:
-    """Return the one finding above info, which is this check's."""
-    (finding,) = [each for each in report.findings if each.severity is not Severity.INFO]
-    assert finding.id == check
-    return finding
 
 
 def each_by_itself(
@@ -133,27 +129,40 @@ def test_a_variable_that_one_host_was_not_given_is_named(tmp_path: Path) -> None
     assert finding.fix
 
 
-def another_venv(folder: Path) -> str:
-    """Return the interpreter of a venv with this one's packages, but for the version of torch."""
+def another_venv(folder: Path, customization: str) -> str:
+    """Return the interpreter of a venv with this one's packages, changed as it starts."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     (packages,) = folder.glob("lib/python*/site-packages")
     (packages / "others.pth").write_text(
         f"{sysconfig.get_path('purelib')}\n{Path(__file__).parent.parent}\n"
     )
-    (packages / "sitecustomize.py").write_text(OTHER_TORCH)
+    (packages / "sitecustomize.py").write_text(customization)
     return str(folder / "bin" / "python")
 
 
-def test_ranks_from_two_venvs_with_another_torch_are_told_apart(tmp_path: Path) -> None:
+def from_two_venvs(folder: Path, customization: str) -> list[subprocess.CompletedProcess[str]]:
+    """Run rank 0 with this interpreter, and rank 1 with that of another venv."""
     port = free_port()
-    interpreters = [sys.executable, another_venv(tmp_path / "venv")]
-    done = each_by_itself(
-        tmp_path,
-        [(interpreter, by_hand(rank, 2, port)) for rank, interpreter in enumerate(interpreters)],
-    )
+    interpreters = [sys.executable, another_venv(folder / "venv", customization)]
+    ranks = [(each, by_hand(rank, 2, port)) for rank, each in enumerate(interpreters)]
+    return each_by_itself(folder, ranks)
+
+
+def test_ranks_from_two_venvs_with_another_torch_are_told_apart(tmp_path: Path) -> None:
+    done = from_two_venvs(tmp_path, OTHER_TORCH)
     assert {each.returncode for each in done} == {1}, done[0].stderr + done[1].stderr
+    finding = of(read_report(tmp_path / "0" / "latest"), "environment/version-mismatch")
+    # Of two ranks nobody can say which one is wrong.
+    assert (finding.severity, finding.ranks) == (Severity.ERROR, (0, 1))
+    here = socket.gethostname()
+    version = version_of("torch").partition("+")[0]
+    assert f"torch is {version} on rank 0 ({here}), 2.4.1 on rank 1 ({here})" in finding.message
+    assert finding.fix == f"install the same environment everywhere; look first at {here}"
+
+
+def test_ranks_from_two_venvs_with_the_same_packages_pass(tmp_path: Path) -> None:
+    done = from_two_venvs(tmp_path, "")
+    assert [each.returncode for each in done] == [0, 0], done[0].stderr + done[1].stderr
     report = read_report(tmp_path / "0" / "latest")
-    (finding,) = [f for f in report.findings if f.id == "environment/version-mismatch"]
-    assert finding.severity is Severity.ERROR
-    assert "2.4.1" in finding.message
-    assert "install the same environment everywhere" in finding.fix
+    assert outcome(report, "environment/version-mismatch")[0] == "pass"
+    assert [each for each in report.findings if each.severity is not Severity.INFO] == []
