@@ -69,8 +69,7 @@ def summarize(facts: Mapping[int, Facts]) -> str:
 def _odd(own: Standing, shared: set[str]) -> str:
     """Return what is beside the first interface that should not be, in words, or ''."""
     # What a user has named is meant; what is left after an exclusion is not.
-    named = own.choice.setting and not own.choice.setting.startswith("^")
-    if named or own.has_rdma or not own.choice.chosen:
+    if own.choice.is_named or own.has_rdma or not own.choice.chosen:
         return ""
     first, *others = own.choice.chosen
     told = [f"{other.interface} ({why})" for other in others for why in _reasons(other, shared)]

@@ -59,6 +59,11 @@ class Choice(msgspec.Struct, frozen=True):
     missing: tuple[str, ...] = ()
     idle: tuple[str, ...] = ()
 
+    @property
+    def is_named(self) -> bool:
+        """Return whether a user has named what to use, and not just what to leave out."""
+        return bool(self.setting) and not self.setting.startswith("^")
+
 
 def nccl_choice(interfaces: Sequence[Interface], settings: Mapping[str, str]) -> Choice:
     """Return what NCCL would use; its first is where the ranks meet."""

@@ -1,7 +1,7 @@
 """The hosts of a run: one rank of each listens, all learn of each other, and who visits whom."""
 
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
@@ -16,8 +16,8 @@ from ddpcheck.network.reach import resolved
 
 Answer = TypeVar("Answer")
 
-# A listener outlives the visits of the others, who may have waited as long before them.
-LIFETIME_S = 3 * PATIENCE_S
+# A listener outlives the visits of the others, who may have waited before them, and try twice.
+LIFETIME_S = 4 * PATIENCE_S
 # Among more hosts each visits those at distances 1, 2, 4, ... to both sides.
 EVERYBODY_COUNT = 16
 RESOLVE_S = 2.0
@@ -27,20 +27,25 @@ DISCARD_PORT = 9  # RFC 863; nothing is sent there
 class Here(msgspec.Struct, frozen=True):
     """Where a rank is; ``place`` is its host's alone, where names may be the same.
 
-    ``address`` is the host's own for the others, '' when there is none that they could reach.
+    ``address`` is the host's own for the others, '' when there is none that they could reach;
+    ``others`` are further ones that it uses, and ``spare`` is one that it could use instead.
     """
 
     host: str
     place: str
     address: str
+    others: tuple[str, ...] = ()
+    spare: str = ""
 
 
 class Seat(msgspec.Struct, frozen=True):
-    """One host: its name, ``place``, which no other host has, and the listener on it."""
+    """One host: its name, ``place``, which no other host has, and the listeners on it."""
 
     host: str
     place: str
     listener: Listener
+    others: tuple[Listener, ...] = ()
+    spare: Listener | None = None
 
 
 class Roster(msgspec.Struct, frozen=True):
@@ -80,7 +85,16 @@ def _seat(here: Here) -> Seat:
     import secrets
 
     token = secrets.token_hex(8)
-    return Seat(here.host, here.place, listen(here.address, token, LIFETIME_S))
+    others = [found for each in here.others for found in _further(each, token)]
+    spare = next(_further(here.spare, token), None)
+    own = listen(here.address, token, LIFETIME_S)
+    return Seat(here.host, here.place, own, tuple(others), spare)
+
+
+def _further(address: str, token: str) -> Iterator[Listener]:
+    with suppress(OSError):  # it was taken away, or is not the host's yet
+        if address:
+            yield listen(address, token, LIFETIME_S)
 
 
 def _read(told: bytes) -> Seat:
@@ -100,13 +114,14 @@ def peers_of(own: Seat, seats: Sequence[Seat]) -> tuple[Seat, ...]:
 
 def visit_all(
     visit: Callable[[Listener], Answer], seats: Sequence[Seat]
-) -> list[tuple[Seat, Answer]]:
-    """Return what visiting each of these gives, all at the same time."""
+) -> list[tuple[Seat, Listener, Answer]]:
+    """Return what visiting each listener of these gives, but the spare ones, all at once."""
     from concurrent.futures import ThreadPoolExecutor
 
-    with ThreadPoolExecutor(max(1, len(seats))) as pool:
-        listeners = [seat.listener for seat in seats]
-        return list(zip(seats, pool.map(visit, listeners), strict=True))
+    doors = [(seat, door) for seat in seats for door in (seat.listener, *seat.others)]
+    with ThreadPoolExecutor(max(1, len(doors))) as pool:
+        told = pool.map(visit, [door for _, door in doors])
+        return [(*door, answer) for door, answer in zip(doors, told, strict=True)]
 
 
 def address_towards(host: str) -> str:
