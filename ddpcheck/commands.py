@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,9 +45,7 @@ def run(settings: RunSettings, options: LaunchOptions, argv: Sequence[str]) -> i
     require_whole_job(os.environ)
     nproc = ranks_to_start(options, settings.backend)
     if options.nnodes > 1:
-        from ddpcheck.launch.agent import launch_with_agent
-
-        return launch_with_agent(options, nproc, argv, settings.deadline_s)
+        return _run_on_nodes(settings, options, nproc, argv)
     return _run_alone(settings, nproc)
 
 
@@ -148,6 +147,21 @@ def train_in_rank(settings: TrainSettings) -> int:
     for number in REQUESTS_TO_END:
         signal.signal(number, signal.SIG_DFL)  # there is nothing to tell of a broken training
     return train_rank(settings)
+
+
+def _run_on_nodes(
+    settings: RunSettings, options: LaunchOptions, nproc: int, argv: Sequence[str]
+) -> int:
+    from ddpcheck.launch.agent import launch_with_agent
+
+    began = time.monotonic()
+    try:
+        return launch_with_agent(options, nproc, argv, settings.deadline_s)
+    except LaunchError as error:
+        from ddpcheck.engine.unstarted import report_unstarted
+
+        report_unstarted(settings, options, nproc, error, began, _Printer(settings.format))
+        raise
 
 
 def _run_alone(settings: RunSettings, nproc: int) -> int:

@@ -1,5 +1,6 @@
 """Everything ddpcheck raises on purpose, and the exit codes a command can end with."""
 
+from collections.abc import Sequence
 from enum import IntEnum
 
 
@@ -48,3 +49,11 @@ class LaunchError(DdpcheckError):
     """Ranks could not be started, or could not meet."""
 
     exit_code = ExitCode.INCOMPLETE
+
+
+class NodesError(LaunchError):
+    """Hosts could not meet; ``missing`` are the numbers of those that did not come, where known."""
+
+    def __init__(self, told: str, missing: Sequence[int] = ()) -> None:
+        super().__init__(told)
+        self.missing = tuple(missing)

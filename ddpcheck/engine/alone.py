@@ -14,9 +14,9 @@ from ddpcheck.engine.group import presence
 from ddpcheck.engine.judging import Judgement, judge_check, not_run
 from ddpcheck.engine.leader import Task
 from ddpcheck.engine.neighbours import machine
+from ddpcheck.engine.probing import outcome_of
 from ddpcheck.engine.roll import described
 from ddpcheck.engine.rundir import keep_report, make_run_dir
-from ddpcheck.engine.work import outcome_of
 from ddpcheck.errors import LaunchError, ReportError, UsageError
 from ddpcheck.launch.identity import Identity
 from ddpcheck.measures.testimony import Testimony

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -15,24 +14,16 @@ import msgspec
 import torch
 from torch.distributed import DistStoreError
 
-from ddpcheck.check import Check, Context, Facts, Joining, Meeting, Skip, Stage
+from ddpcheck.check import Check, Context, Facts, Joining, Meeting, Stage
 from ddpcheck.engine.channel import RAISED, Assignment, Channel, Decision, End
-from ddpcheck.engine.entries import (
-    Began,
-    Crashed,
-    Ended,
-    Entry,
-    Journal,
-    Measured,
-    Refused,
-    Skipped,
-)
+from ddpcheck.engine.entries import Began, Crashed, Ended, Entry, Journal, Refused, Skipped
 from ddpcheck.engine.group import GROUP_SLACK, abort_group, device_of, join_group, leave_group
 from ddpcheck.engine.neighbours import machine
 from ddpcheck.engine.plan import Step
+from ddpcheck.engine.probing import RAISED_BY_CODE, crash_of, outcome
 from ddpcheck.engine.rehearsal import STEPS, rehearse
 from ddpcheck.engine.whereabouts import Whereabouts
-from ddpcheck.errors import DdpcheckError, ExitCode, TargetError
+from ddpcheck.errors import ExitCode, TargetError
 from ddpcheck.launch.host import ENDED
 from ddpcheck.launch.identity import Identity
 from ddpcheck.launch.stores import PrefixStore, Store
@@ -49,8 +40,6 @@ FINDING = f"{Stage.LAUNCH.value}/finding-the-target"
 TRAINING = f"{Stage.REHEARSAL.value}/training"
 # A rank that waits for the leader allows it this much more than the work's own deadline.
 LEADER_SLACK_S = 15.0
-# What the user's code may do to end itself is its outcome, and must not end the rank.
-RAISED_BY_CODE = (Exception, SystemExit)
 
 
 @dataclass
@@ -179,7 +168,7 @@ class RankWork:
             yield Refused(f"rank {self.seat}: {error}")
             return
         except RAISED_BY_CODE as error:
-            yield self._crashed(_crash(TRAINING, error))
+            yield self._crashed(crash_of(TRAINING, error))
         finally:
             self.whereabouts.leave()
         for check in step.observers:
@@ -237,36 +226,13 @@ class RankWork:
     def _measure(self, check: Check, measure: Callable[[], Facts]) -> Entry:
         self._begin(check.id)
         started = time.perf_counter()
-        entry = _outcome(check.id, measure, started)
+        entry = outcome(check.id, measure, started)
         if isinstance(entry, Crashed):
             entry = self._crashed(entry)
         else:
             self.journal.write([entry])
         self.whereabouts.leave()
         return entry
-
-
-def outcome_of(check: Check, context: Context) -> Entry:
-    """Return what one probe gives, whatever it raises."""
-    return _outcome(check.id, partial(check.probe, context), time.perf_counter())
-
-
-def _outcome(check_id: str, measure: Callable[[], Facts], started: float) -> Entry:
-    try:
-        facts = measure()
-    except Skip as skip:
-        return Skipped(check_id, str(skip))
-    except DdpcheckError as error:
-        return Refused(str(error))
-    except RAISED_BY_CODE as error:
-        return _crash(check_id, error)
-    took_s = round(time.perf_counter() - started, 4)
-    return Measured(check_id, msgspec.to_builtins(facts), took_s)
-
-
-def _crash(what: str, error: BaseException) -> Crashed:
-    line = f"{type(error).__name__}: {' '.join(str(error).split())[:500]}"
-    return Crashed(what, line, "".join(traceback.format_exception(error, limit=-6)))
 
 
 def _facts_or_raise(facts: Callable[[], Facts], raised: Exception | None) -> Callable[[], Facts]:

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import msgspec
 
-from ddpcheck.errors import LaunchError
+from ddpcheck.errors import LaunchError, NodesError
 from ddpcheck.network.reach import Reach, greet
 
 T = TypeVar("T")
@@ -94,7 +94,8 @@ class First:
 
     def _give_up_after(self, until: float) -> None:
         if time.monotonic() > until:
-            raise LaunchError(f"at {self._place}: {self._missing()} did not come")
+            told = f"at {self._place}: {self._missing()} did not come: start the same command there"
+            raise NodesError(told, self._absent() if self._numbered else ())
 
     def _try_own_place(self) -> None:
         me = msgspec.structs.replace(self._me, test=self._test)
@@ -142,10 +143,13 @@ class First:
             hosts = " and ".join(each.host for each in same)
             raise LaunchError(f"--node-rank is {node.node_rank} on {hosts}: each needs its own")
 
-    def _missing(self) -> str:
+    def _absent(self) -> list[int]:
         numbers = {node.node_rank for node, _ in self._came.values()}
+        return [n for n in range(self._me.nnodes) if n not in numbers]
+
+    def _missing(self) -> str:
         if self._numbered:
-            absent = [str(n) for n in range(self._me.nnodes) if n not in numbers]
+            absent = [str(number) for number in self._absent()]
             few = len(absent) <= SHOWN_COUNT
             return f"node {', '.join(absent)}" if few else f"{len(absent)} nodes"
         return f"{self._me.nnodes - len(self._came)} of {self._me.nnodes} nodes"

@@ -1,0 +1,122 @@
+"""The report of a host that cannot meet the other hosts: its ranks were never started.
+
+It is the parent's, which must do without torch.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from importlib import metadata
+from pathlib import Path
+
+from ddpcheck.catalogue import catalogue, select
+from ddpcheck.check import Check, Context, Meeting, Stage
+from ddpcheck.engine.assembly import Ranks, build_report, judge_testimonies
+from ddpcheck.engine.entries import Entry, Present
+from ddpcheck.engine.judging import Judgement, judge_check, not_run
+from ddpcheck.engine.probing import outcome_of
+from ddpcheck.engine.rundir import keep_report, make_run_dir, new_run_id
+from ddpcheck.errors import LaunchError, NodesError, ReportError
+from ddpcheck.launch.gpus import visible_gpus
+from ddpcheck.launch.nodes import place_of
+from ddpcheck.measures.testimony import Testimony
+from ddpcheck.report import Report, Run
+from ddpcheck.settings import LaunchOptions, RunSettings
+
+NOT_MET = "the hosts cannot meet"
+LAUNCHER = "ddpcheck"
+
+
+def report_unstarted(
+    settings: RunSettings,
+    options: LaunchOptions,
+    nproc: int,
+    error: LaunchError,
+    began: float,
+    on_report: Callable[[Report, Path], None],
+) -> None:
+    """Write and show a report that says why this host's share of the ranks was not started.
+
+    ``began``: when it was tried, by the monotonic clock.
+    """
+    meeting = Meeting(str(place_of(options)), round(time.monotonic() - began, 4), str(error))
+    present = {seat: _present(seat, options, nproc) for seat in _seats(options.node_rank, nproc)}
+    missing = error.missing if isinstance(error, NodesError) else ()
+    guilty = [seat for node in missing for seat in _seats(node, nproc)] or list(present)
+    context = _context(settings, present[min(present)], meeting)
+    checks = select(catalogue(), settings.select, settings.skip)
+    judgements = [_judged(each, context, guilty) for each in checks if not each.is_inquest]
+    testimonies = {seat: Testimony() for seat in present}
+    judgements += judge_testimonies(checks, testimonies)
+    run = _described(settings, list(present.values()))
+    absent = [rank for rank in range(run.requested_world_size) if rank not in present]
+    entries: dict[int, list[Entry]] = {seat: [each] for seat, each in present.items()}
+    report = build_report(run, judgements, Ranks(entries, testimonies, absent, "was not met"))
+    with suppress(ReportError):
+        run_dir = make_run_dir(settings.report_dir, run.id)
+        on_report(report, keep_report(report, run_dir))
+
+
+def _seats(node: int, nproc: int) -> range:
+    return range(node * nproc, (node + 1) * nproc)
+
+
+def _judged(check: Check, context: Context, guilty: Sequence[int]) -> Judgement:
+    if check.stage is not Stage.LAUNCH:
+        return not_run(check, NOT_MET)
+    return judge_check(check, dict.fromkeys(guilty, [outcome_of(check, context)]))
+
+
+def _present(seat: int, options: LaunchOptions, nproc: int) -> Present:
+    return Present(
+        rank=seat,
+        local_rank=seat % nproc,
+        world_size=options.nnodes * nproc,
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        gpus=visible_gpus(os.environ),
+        backend="",
+        launcher=LAUNCHER,
+        versions={"python": sys.version.split()[0], "torch": metadata.version("torch")},
+    )
+
+
+def _context(settings: RunSettings, first: Present, meeting: Meeting) -> Context:
+    """Return what the first of the ranks would have probed with, of which there is no more."""
+    return Context(
+        rank=first.rank,
+        local_rank=first.local_rank,
+        world_size=first.world_size,
+        environ={},
+        host=first.host,
+        backend=settings.backend,
+        device="cpu",
+        profile=settings.profile,
+        clock=time.perf_counter,
+        timeout=timedelta(seconds=settings.deadline_s),
+        meeting=meeting,
+    )
+
+
+def _described(settings: RunSettings, present: Sequence[Present]) -> Run:
+    auto = "nccl" if present[0].gpus else "gloo"
+    return Run(
+        id=new_run_id(),
+        command=settings.command,
+        launcher=LAUNCHER,
+        backend=auto if settings.backend == "auto" else settings.backend,
+        profile=settings.profile.value,
+        requested_world_size=present[0].world_size,
+        world_size=len(present),
+        hosts=[present[0].host],
+        started_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        duration_s=0.0,
+        versions=present[0].versions,
+        target=settings.target,
+    )
