@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -160,7 +160,8 @@ def _run_on_nodes(
     except LaunchError as error:
         from ddpcheck.engine.unstarted import report_unstarted
 
-        report_unstarted(settings, options, nproc, error, began, _Printer(settings.format))
+        own = replace(options, nproc_per_node=nproc)
+        report_unstarted(settings, own, error, began, _Printer(settings.format))
         raise
 
 

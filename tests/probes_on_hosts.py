@@ -17,7 +17,9 @@ import msgspec
 from contexts import context_with
 from hosts import Host
 
+from ddpcheck.catalogue import check_named
 from ddpcheck.check import Skip
+from ddpcheck.finding import Finding
 
 LIMIT_S = 60.0
 TESTS = Path(__file__).parent
@@ -64,6 +66,7 @@ def probed(
     ranks_per_host: int = 1,
     absent: int = 0,
     environ: Mapping[str, str] | None = None,
+    env_per_host: Sequence[Mapping[str, str]] = (),
     **changes: str,
 ) -> dict[int, Any]:
     """Return the facts of every rank by a check such as "network/unreachable-peer".
@@ -72,16 +75,18 @@ def probed(
     ``changes`` are further fields of the context.
     """
     store = folder / "store"
-    store.mkdir()
+    store.mkdir(parents=True)
     world_size = len(hosts) * ranks_per_host
     environ = {"MASTER_ADDR": hosts[0].address, **(environ or {})}
+    environs = [{**environ, **each} for each in env_per_host or [{}] * len(hosts)]
     with ExitStack() as stack:
         processes = {
             rank: stack.enter_context(
                 hosts[rank // ranks_per_host].start(
                     [
                         *(sys.executable, str(Path(__file__)), check, str(store)),
-                        *(str(rank), str(world_size), json.dumps(environ), json.dumps(changes)),
+                        *(str(rank), str(world_size)),
+                        *(json.dumps(environs[rank // ranks_per_host]), json.dumps(changes)),
                     ],
                     env={"PYTHONPATH": os.pathsep.join(map(str, (TESTS, TESTS.parent)))},
                     stdin=subprocess.PIPE,
@@ -99,6 +104,22 @@ def probed(
         rank: answer if isinstance(answer, str) else msgspec.convert(answer, facts_type)
         for rank, answer in told.items()
     }
+
+
+def judged(check: str, facts: Mapping[int, Any]) -> list[Finding]:
+    """Return what a run would find, by the facts of its ranks; skipped ones have none."""
+    measured = {rank: each for rank, each in facts.items() if not isinstance(each, str)}
+    return check_named(check).judge(measured)
+
+
+def found_by(check: str, hosts: Sequence[Host], folder: Path, **options: Any) -> list[Finding]:
+    """Return what a check finds on these hosts; ``options`` are those of ``probed``."""
+    return judged(check, probed(check, hosts, folder, **options))
+
+
+def said(found: Sequence[Finding]) -> list[tuple[str, str, tuple[int, ...]]]:
+    """Return the id, severity and ranks of each finding."""
+    return [(each.id, each.severity.value, tuple(each.ranks)) for each in found]
 
 
 def _line(process: subprocess.Popen[str]) -> Any:

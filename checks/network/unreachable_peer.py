@@ -35,7 +35,8 @@ TITLES = {
 }
 OPEN_PORTS = (
     "let all TCP ports of net.ipv4.ip_local_port_range ({ports}) through between all hosts, as "
-    "gloo and NCCL need: look at iptables -S, nft list ruleset and the security group of {hosts}"
+    "gloo and NCCL need: look at iptables -S, nft list ruleset, ip route get ADDRESS and the "
+    "security group of {hosts}"
 )
 NO_SIDECAR = (
     "keep proxies and sidecars away from the job's ports on {hosts}: in Kubernetes annotate the "

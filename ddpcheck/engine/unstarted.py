@@ -36,17 +36,20 @@ LAUNCHER = "ddpcheck"
 def report_unstarted(
     settings: RunSettings,
     options: LaunchOptions,
-    nproc: int,
     error: LaunchError,
     began: float,
     on_report: Callable[[Report, Path], None],
 ) -> None:
     """Write and show a report that says why this host's share of the ranks was not started.
 
-    ``began``: when it was tried, by the monotonic clock.
+    ``options`` say how many ranks this host has; ``began``: when it was tried, on the monotonic
+    clock.
     """
+    nproc = options.nproc_per_node or 1
     meeting = Meeting(str(place_of(options)), round(time.monotonic() - began, 4), str(error))
-    present = {seat: _present(seat, options, nproc) for seat in _seats(options.node_rank, nproc)}
+    present = {
+        seat: _present(seat, options.nnodes, nproc) for seat in _seats(options.node_rank, nproc)
+    }
     missing = error.missing if isinstance(error, NodesError) else ()
     guilty = [seat for node in missing for seat in _seats(node, nproc)] or list(present)
     context = _context(settings, present[min(present)], meeting)
@@ -70,14 +73,15 @@ def _seats(node: int, nproc: int) -> range:
 def _judged(check: Check, context: Context, guilty: Sequence[int]) -> Judgement:
     if check.stage is not Stage.LAUNCH:
         return not_run(check, NOT_MET)
-    return judge_check(check, dict.fromkeys(guilty, [outcome_of(check, context)]))
+    entry = outcome_of(check, context)
+    return judge_check(check, {rank: [entry] for rank in guilty})
 
 
-def _present(seat: int, options: LaunchOptions, nproc: int) -> Present:
+def _present(seat: int, nnodes: int, nproc: int) -> Present:
     return Present(
         rank=seat,
         local_rank=seat % nproc,
-        world_size=options.nnodes * nproc,
+        world_size=nnodes * nproc,
         host=socket.gethostname(),
         pid=os.getpid(),
         gpus=visible_gpus(os.environ),

@@ -3,11 +3,19 @@ from typing import Any
 import msgspec
 import pytest
 from answers import always
+from standings import stands
 
 from ddpcheck.machine.interfaces import Interface, Kind
 from ddpcheck.network import own_address as module
 from ddpcheck.network.choice import Choice, Chosen
-from ddpcheck.network.own_address import Wire, here, own_address, own_wire
+from ddpcheck.network.own_address import (
+    ADDRESSES_COUNT,
+    Wire,
+    here,
+    here_with_all,
+    own_wire,
+    told_by,
+)
 from ddpcheck.network.standing import Standing
 
 ETH0 = Interface("eth0", Kind.PHYSICAL, True, 9000, ("10.1.2.3/16", "fd00::3/64"))
@@ -54,5 +62,32 @@ def test_the_address_is_one_that_others_can_reach(
 
 def test_a_kernel_that_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "standing", always(None))
-    assert own_address("node0", "gloo", {}) is None
+    assert here("node0", "gloo", {}).address == ""
+    assert here_with_all("node0", None).address == ""
     assert own_wire("node0", "gloo", {}) is None
+
+
+@pytest.mark.parametrize(
+    ("backend", "has_rdma", "told"),
+    [
+        ("nccl", False, ["10.0.0.1", "10.1.0.1"]),
+        ("nccl", True, ["10.0.0.1"]),
+        ("gloo", True, ["10.0.0.1", "10.1.0.1"]),
+    ],
+)
+def test_a_backend_tells_all_that_it_uses(backend: str, has_rdma: bool, told: list[str]) -> None:
+    used = (("eth0", "10.0.0.1"), ("veth1", "fe80::1"), ("eth1", "10.1.0.1"))
+    own = stands("node0", *used, backend=backend, has_rdma=has_rdma, way=("eth2", "10.2.0.1"))
+    assert [each.address for each in told_by(own)] == told
+    place = here_with_all("node0", own)
+    assert [place.address, *place.others, place.spare] == [*told, "10.2.0.1"]
+
+
+def test_a_way_out_that_is_used_is_not_spare() -> None:
+    own = stands("node0", ("eth0", "10.0.0.1"), way=("eth0", "10.0.0.1"))
+    assert here_with_all("node0", own).spare == ""
+
+
+def test_visits_stay_few() -> None:
+    many = [(f"eth{n}", f"10.{n}.0.1") for n in range(16)]
+    assert len(told_by(stands("node0", *many))) == ADDRESSES_COUNT

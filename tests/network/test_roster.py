@@ -57,10 +57,24 @@ def test_ranks_of_two_hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert (second.hosts_count, second.own, second.peers) == (1, None, ())
     third = call_together(store, "test", 3, Here("node1", "p1", HERE))
     assert (third.hosts_count, third.peers) == (2, (first.own,))
-    ((seat, reached),) = visit_all(lambda listener: visit(listener, AMPLE_S), third.peers)
+    ((seat, _, reached),) = visit_all(lambda listener: visit(listener, AMPLE_S), third.peers)
     assert seat == first.own
     assert reached.is_open
     assert all(file.name.startswith("test") for file in tmp_path.iterdir())
+
+
+def test_a_host_listens_at_all_its_addresses_that_are_still_there(tmp_path: Path) -> None:
+    store = FolderStore(tmp_path)
+    others = ("127.0.0.2", "192.0.2.1")
+    first = call_together(store, "test", 1, Here("node0", "p0", HERE, others, "127.0.0.3"))
+    assert first.own is not None
+    assert first.own.spare is not None
+    assert first.own.spare.address == "127.0.0.3"
+    told = visit_all(lambda listener: visit(listener, AMPLE_S), [first.own])
+    assert [(door.address, reach.is_open) for _, door, reach in told] == [
+        (HERE, True),
+        ("127.0.0.2", True),
+    ]
 
 
 def test_a_rank_that_cannot_listen_keeps_nobody(tmp_path: Path) -> None:

@@ -3,11 +3,10 @@ from pathlib import Path
 import pytest
 from contexts import context_with
 from hosts import made_hosts
-from probes_on_hosts import probed
+from probes_on_hosts import found_by, said
 
 from ddpcheck.check import Meeting, Skip
-from ddpcheck.checks.network.mixed_address_families import judge, probe
-from ddpcheck.finding import Severity
+from ddpcheck.checks.network.mixed_address_families import probe
 
 CHECK = "network/mixed-address-families"
 
@@ -21,12 +20,10 @@ def test_real_hosts(tmp_path: Path) -> None:
     with made_hosts(2) as hosts:
         hosts[0].add_address("fd77::1/64")
         hosts[1].add_address("fd77::2/64")
-        (tmp_path / "same").mkdir()
-        assert judge(probed(CHECK, hosts, tmp_path / "same")) == []
+        assert found_by(CHECK, hosts, tmp_path / "same") == []
         hosts[1].set_etc_hosts("fd77::2 host1\n")
-        (tmp_path / "mixed").mkdir()
-        (finding,) = judge(probed(CHECK, hosts, tmp_path / "mixed"))
-        assert finding.severity is Severity.ERROR
-        assert "fd77::2" in finding.message
-        (tmp_path / "nccl").mkdir()
-        assert judge(probed(CHECK, hosts, tmp_path / "nccl", backend="nccl")) == []
+        found = found_by(CHECK, hosts, tmp_path / "mixed")
+        assert found_by(CHECK, hosts, tmp_path / "nccl", backend="nccl") == []
+    assert said(found) == [(CHECK, "error", (0,))]
+    assert "fd77::2" in found[0].message
+    assert "export GLOO_SOCKET_IFNAME=eth0 on host0, host1" in found[0].fix

@@ -1,16 +1,22 @@
 import msgspec
 import pytest
+from standings import stands
 
-from ddpcheck.checks.network.unreachable_peer import Attempt, Facts, judge, summarize
+from ddpcheck.checks.network.unreachable_peer import Facts, judge, summarize
 from ddpcheck.finding import Confidence, Severity
+from ddpcheck.network.attempts import Attempt
 from ddpcheck.network.reach import Reached
 from ddpcheck.network.roster import Here
 
 
-def hosts(count: int, failed: dict[str, Reached] | None = None, **changed: str) -> dict[int, Facts]:
+def hosts(
+    count: int,
+    failed: dict[str, Reached] | None = None,
+    address: str = "10.0.0.{}",
+    backend: str = "nccl",
+) -> dict[int, Facts]:
     """Return the facts of two ranks a host; ``failed`` has pairs of hosts such as "0>1"."""
     failed = failed or {}
-    address = changed.get("address", "10.0.0.{}")
 
     def attempts(here: int) -> tuple[Attempt, ...]:
         return tuple(
@@ -25,6 +31,7 @@ def hosts(count: int, failed: dict[str, Reached] | None = None, **changed: str) 
         2 * host + local: Facts(
             Here(f"node{host}", f"p{host}", address.format(host)),
             "32768-60999",
+            stands(f"node{host}", ("eth0", address.format(host)), backend=backend),
             attempts(host) if local == 0 else (),
         )
         for host in range(count)
@@ -107,10 +114,36 @@ def test_a_sidecar(kind: Reached) -> None:
     assert "iptables" not in finding.fix
 
 
-@pytest.mark.parametrize("address", ["172.17.0.1", "127.0.1.{}"])
-def test_an_address_that_leads_elsewhere(address: str) -> None:
+def test_an_address_that_several_hosts_have_is_left_to_the_check_of_interfaces() -> None:
     failed = {"0>1": Reached.REFUSED, "1>0": Reached.REFUSED}
-    (finding,) = judge(hosts(2, failed, address=address))
-    assert finding.ranks == (0, 1, 2, 3)
-    assert "GLOO_SOCKET_IFNAME" in finding.fix
-    assert "iptables" not in finding.fix
+    assert judge(hosts(2, failed, address="172.17.0.1")) == []
+
+
+@pytest.mark.parametrize(
+    ("backend", "failed", "severity"),
+    [
+        ("gloo", "0>1", Severity.WARNING),
+        ("gloo", "1>0", Severity.ERROR),
+        ("nccl", "0>1", Severity.ERROR),
+        ("nccl", "1>0", Severity.ERROR),
+    ],
+)
+def test_gloo_calls_from_the_higher_address_only(
+    backend: str, failed: str, severity: Severity
+) -> None:
+    (finding,) = judge(hosts(2, {failed: Reached.FILTERED}, backend=backend))
+    to = int(failed[-1])
+    assert (finding.severity, finding.ranks) == (severity, (2 * to, 2 * to + 1))
+    assert ("gloo connects the other way" in finding.message) is (severity is Severity.WARNING)
+
+
+def test_one_cause_is_one_finding_though_gloo_needs_but_some_of_its_ways() -> None:
+    (finding,) = judge(hosts(3, towards(1, 3, Reached.FILTERED), backend="gloo"))
+    assert (finding.severity, finding.ranks) == (Severity.ERROR, (2, 3))
+
+
+def test_facts_without_a_standing_are_judged_as_needed() -> None:
+    facts = hosts(2, {"0>1": Reached.FILTERED}, backend="gloo")
+    known = {rank: msgspec.structs.replace(own, standing=None) for rank, own in facts.items()}
+    (finding,) = judge(known)
+    assert (finding.severity, finding.ranks) == (Severity.ERROR, (2, 3))

@@ -3,10 +3,10 @@ from pathlib import Path
 import pytest
 from contexts import context_with
 from hosts import made_hosts
-from probes_on_hosts import probed
+from probes_on_hosts import found_by, said
 
 from ddpcheck.check import Meeting, Skip
-from ddpcheck.checks.network.wrong_interface import judge, probe
+from ddpcheck.checks.network.wrong_interface import probe
 from ddpcheck.finding import Severity
 
 CHECK = "network/wrong-interface"
@@ -47,8 +47,8 @@ def test_real_hosts(
         for host in hosts:
             host.add_interface("docker0", "172.17.0.1/16")
             host.add_interface("tun0", "10.88.0.1/24", "tun")
-        found = judge(probed(CHECK, hosts, tmp_path, environ=environ, backend=backend))
-    assert [(each.severity, each.ranks) for each in found] == [(severity, (0, 1))] * bool(severity)
+        found = found_by(CHECK, hosts, tmp_path, environ=environ, backend=backend)
+    assert said(found) == [(CHECK, severity, (0, 1))] * bool(severity)
     for each in found:
         assert word in each.message
-        assert f"{backend.upper()}_SOCKET_IFNAME=eth0" in each.fix
+        assert f"{backend.upper()}_SOCKET_IFNAME=eth0 on host0, host1" in each.fix
