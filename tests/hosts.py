@@ -44,11 +44,17 @@ class Host(Namespaces):
     def add_interface(self, name: str, address: str = "", kind: str = "bridge") -> None:
         """Add an interface: a ``bridge``, a ``tun``, or a ``veth`` that is one more cable.
 
+        A ``loose`` one is a cable whose other end leads nowhere, with a carrier all the same.
+
         ``address`` has its prefix length: "172.17.0.1/16". A tun that no program holds open is up
         and has no carrier; a bridge has one, until its last port has gone.
         """
         if kind == "veth":
             _plug(self, name, self.switch)
+        elif kind == "loose":
+            end = f"{name}-end"
+            self.ip("link", "add", name, "type", "veth", "peer", "name", end)
+            self.ip("link", "set", end, "addrgenmode", "none", "up")
         elif kind == "tun":
             self.ip("tuntap", "add", "mode", "tun", name)
         else:

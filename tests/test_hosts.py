@@ -68,7 +68,7 @@ def test_hosts_reach_each_other_until_the_firewall_says_no() -> None:
     assert listener.wait() < 0
 
 
-@pytest.mark.parametrize("kind", ["bridge", "veth", "tun"])
+@pytest.mark.parametrize("kind", ["bridge", "veth", "tun", "loose"])
 def test_interfaces_can_be_added(kind: str) -> None:
     with made_hosts(1) as (host,):
         host.add_interface("more0", "172.17.0.1/16", kind)

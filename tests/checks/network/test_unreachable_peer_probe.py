@@ -123,7 +123,7 @@ def test_an_interface_that_does_not_lead_to_the_others(
     name = f"{backend.upper()}_SOCKET_IFNAME"
     with made_hosts(2) as hosts:
         for number, host in enumerate(hosts, start=1):
-            host.add_interface("eth1", f"10.99.0.{number}/24", "dummy")
+            host.add_interface("eth1", f"10.99.0.{number}/24", "loose")
         environ = {name: chosen}
         found = found_by(CHECK, hosts, tmp_path, environ=environ, backend=backend)
     assert said(found) == ([(CHECK, "error", (0, 1))] if chosen == "eth1" else [])
@@ -136,7 +136,7 @@ def test_an_interface_that_does_not_lead_to_the_others(
 def test_one_host_with_such_an_interface_is_named_alone(tmp_path: Path) -> None:
     environs = [{"GLOO_SOCKET_IFNAME": "eth0"}, {"GLOO_SOCKET_IFNAME": "eth1"}]
     with made_hosts(2, network="10.177.0") as hosts:
-        hosts[1].add_interface("eth1", "10.99.0.2/24", "dummy")
+        hosts[1].add_interface("eth1", "10.99.0.2/24", "loose")
         found = found_by(CHECK, hosts, tmp_path, env_per_host=environs)
     assert said(found) == [(CHECK, "error", (1,))]
     assert found[0].fix == "export GLOO_SOCKET_IFNAME=eth0 on host1"
@@ -160,7 +160,7 @@ def test_a_second_interface_is_used_by_nccl_where_every_host_has_one(tmp_path: P
         # As docker does it for a network of its own: containers hang on it, so that it runs.
         hosts[1].add_interface("br-9f3c", "172.18.0.1/16")
         one = found_by(CHECK, hosts, tmp_path / "one", backend="nccl")
-        hosts[0].add_interface("eth1", "10.99.0.1/24", "dummy")
+        hosts[0].add_interface("eth1", "10.99.0.1/24", "loose")
         both = found_by(CHECK, hosts, tmp_path / "both", backend="nccl")
         gloo = found_by(CHECK, hosts, tmp_path / "gloo")
     assert gloo == []
