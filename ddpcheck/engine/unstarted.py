@@ -55,11 +55,11 @@ def report_unstarted(
     context = _context(settings, present[min(present)], meeting)
     checks = select(catalogue(), settings.select, settings.skip)
     judgements = [_judged(each, context, guilty) for each in checks if not each.is_inquest]
-    testimonies = {seat: Testimony() for seat in present}
-    judgements += judge_testimonies(checks, testimonies)
+    judgements += judge_testimonies(checks, {})  # ranks that never ran came through nothing
     run = _described(settings, list(present.values()))
     absent = [rank for rank in range(run.requested_world_size) if rank not in present]
     entries: dict[int, list[Entry]] = {seat: [each] for seat, each in present.items()}
+    testimonies = {seat: Testimony() for seat in present}
     report = build_report(run, judgements, Ranks(entries, testimonies, absent, "was not met"))
     with suppress(ReportError):
         run_dir = make_run_dir(settings.report_dir, run.id)

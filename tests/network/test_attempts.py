@@ -1,3 +1,5 @@
+from collections.abc import Mapping
+
 import pytest
 from standings import stands
 
@@ -9,6 +11,7 @@ from ddpcheck.network.standing import Standing
 
 HERE = "127.0.0.1"
 ETH0 = {"a": ("eth0", "10.0.0.1"), "b": ("eth0", "10.0.0.2")}
+NONE: Mapping[str, tuple[str, str]] = {}
 ETH1 = {"a": ("eth1", "10.1.0.1"), "b": ("eth1", "10.1.0.2")}
 
 
@@ -16,7 +19,9 @@ def attempt(place: str, address: str, kind: Reached = Reached.FILTERED) -> Attem
     return Attempt(f"host {place}", place, address, kind)
 
 
-def pair(backend: str = "nccl", **others: tuple[str, str]) -> dict[str, Standing]:
+def pair(
+    backend: str = "nccl", others: Mapping[str, tuple[str, str]] = NONE
+) -> dict[str, Standing]:
     """Return two hosts with eth0, and what those have beside it that are named."""
     used = {
         place: [eth0, *([others[place]] if place in others else [])] for place, eth0 in ETH0.items()
@@ -31,10 +36,14 @@ def pair(backend: str = "nccl", **others: tuple[str, str]) -> dict[str, Standing
         pytest.param(pair(), "b", attempt("a", "10.0.0.1"), True, id="NCCL, down"),
         pytest.param(pair("gloo"), "a", attempt("b", "10.0.0.2"), False, id="gloo, up"),
         pytest.param(pair("gloo"), "b", attempt("a", "10.0.0.1"), True, id="gloo, down"),
-        pytest.param(pair(**ETH1), "a", attempt("b", "10.1.0.2"), True, id="all have a second"),
-        pytest.param(pair(b=ETH1["b"]), "a", attempt("b", "10.1.0.2"), False, id="one has it"),
-        pytest.param(pair("gloo", **ETH1), "a", attempt("b", "10.1.0.2"), False, id="gloo, 2nd up"),
-        pytest.param(pair("gloo", **ETH1), "b", attempt("a", "10.1.0.1"), True, id="gloo, 2nd"),
+        pytest.param(
+            pair(others=ETH1), "a", attempt("b", "10.1.0.2"), True, id="all have a second"
+        ),
+        pytest.param(
+            pair(others={"b": ETH1["b"]}), "a", attempt("b", "10.1.0.2"), False, id="one has it"
+        ),
+        pytest.param(pair("gloo", ETH1), "a", attempt("b", "10.1.0.2"), False, id="gloo, 2nd up"),
+        pytest.param(pair("gloo", ETH1), "b", attempt("a", "10.1.0.1"), True, id="gloo, 2nd"),
         pytest.param({}, "a", attempt("b", "10.0.0.2"), True, id="not known"),
     ],
 )
@@ -59,13 +68,16 @@ def test_a_loopback_that_gloo_tells_decides_who_connects() -> None:
         pytest.param(pair(), attempt("b", "10.9.9.9"), False, id="spare"),
         pytest.param({}, attempt("b", "10.0.0.2"), True, id="not known"),
         pytest.param(
-            pair(a=("br0", "172.18.0.1"), b=("br0", "172.18.0.1")),
+            pair(others=dict.fromkeys(ETH0, ("br0", "172.18.0.1"))),
             attempt("b", "172.18.0.1"),
             False,
             id="on both hosts",
         ),
         pytest.param(
-            pair(b=("eth1", "fd00::2")), attempt("b", "fd00::2"), False, id="other family"
+            pair(others={"b": ("eth1", "fd00::2")}),
+            attempt("b", "fd00::2"),
+            False,
+            id="other family",
         ),
     ],
 )

@@ -102,7 +102,7 @@ FAULTS = {
 def test_a_fault_of_the_network_ends_a_run_with_one_error(name: str, tmp_path: Path) -> None:
     fault = FAULTS[name]
     with made_hosts(2) as hosts, fault.make(hosts):
-        ended = run_ranks(tmp_path / "reports", hosts, **fault.environ)
+        ended = run_ranks(tmp_path / "reports", hosts, env_per_host=[fault.environ] * 2)
     assert ended.exit_codes == (1, 1), ended.stderr
     (error,) = [e for e in ended.report.findings if e.severity is Severity.ERROR]
     assert (error.id, tuple(error.ranks)) == (fault.check, fault.ranks)
