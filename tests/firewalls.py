@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 from hosts import Host
@@ -34,7 +34,7 @@ def lose_large_packets(host: Host) -> None:
 
 
 @contextmanager
-def sidecar(host: Host, does: str = HOLDS, ports: str = PORTS) -> Iterator[None]:
+def sidecar(host: Host, does: str = HOLDS, ports: str = PORTS) -> Generator[None]:
     """Let all that comes in for these ports go to a proxy, as a sidecar does."""
     with host.start([sys.executable, "-c", PROXY + does], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None

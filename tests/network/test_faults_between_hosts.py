@@ -1,6 +1,6 @@
 """Whole runs of two hosts whose network has one fault each: one cause, one error, no hang."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import MappingProxyType
@@ -33,13 +33,13 @@ class Fault(NamedTuple):
 
 
 @contextmanager
-def dropped(hosts: list[Host]) -> Iterator[None]:
+def dropped(hosts: list[Host]) -> Generator[None]:
     block(hosts[0], "DROP")
     yield
 
 
 @contextmanager
-def rejected(hosts: list[Host]) -> Iterator[None]:
+def rejected(hosts: list[Host]) -> Generator[None]:
     block(hosts[0], "REJECT")
     yield
 
@@ -49,34 +49,34 @@ def held(hosts: list[Host]) -> AbstractContextManager[None]:
 
 
 @contextmanager
-def bridges(hosts: list[Host]) -> Iterator[None]:
+def bridges(hosts: list[Host]) -> Generator[None]:
     for host in hosts:
         host.add_interface("docker0", "172.17.0.1/16")
     yield
 
 
 @contextmanager
-def idle_cards(hosts: list[Host]) -> Iterator[None]:
+def idle_cards(hosts: list[Host]) -> Generator[None]:
     for number, host in enumerate(hosts, start=1):
         host.add_interface("eth1", f"10.99.0.{number}/24", "loose")
     yield
 
 
 @contextmanager
-def two_families(hosts: list[Host]) -> Iterator[None]:
+def two_families(hosts: list[Host]) -> Generator[None]:
     hosts[1].add_address("fd77::2/64")
     hosts[1].set_etc_hosts("fd77::2 host1\n")
     yield
 
 
 @contextmanager
-def large_ones_lost(hosts: list[Host]) -> Iterator[None]:
+def large_ones_lost(hosts: list[Host]) -> Generator[None]:
     lose_large_packets(hosts[1])
     yield
 
 
 @contextmanager
-def settings_alone(hosts: list[Host]) -> Iterator[None]:
+def settings_alone(hosts: list[Host]) -> Generator[None]:
     assert hosts
     yield
 
