@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import time
+from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 
 import psutil
+
+PYTHON = re.compile(r"(python|pypy)[\d.]*t?")
+# What follows "-c" is a program text, and what follows these is a value (python --help).
+TEXT, MODULE = re.compile(r"-[bBdEhiIOPqRsSuvVx?]*c"), re.compile(r"-[bBdEhiIOPqRsSuvVx?]*m")
+OPTIONS_WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")
 
 
 def owner_of(port: int) -> str:
@@ -26,11 +34,33 @@ def owner_pid(port: int) -> int | None:
     return None
 
 
+def program_of(command: Sequence[str]) -> str:
+    """Return the program of a command line, and of Python its script or module.
+
+    The other arguments are none of ours: passwords and keys may be among them.
+    """
+    first, *others = command or [""]
+    program = (first.split() or [""])[0]  # a process that renamed itself has one long word
+    if not PYTHON.fullmatch(Path(program).name):
+        return program
+    rest = iter(others)
+    for word in rest:
+        if MODULE.fullmatch(word):
+            return f"{program} -m {next(rest, '')}"
+        if TEXT.match(word):
+            return f"{program} -c"
+        if word in OPTIONS_WITH_VALUE:
+            next(rest, None)
+        elif not word.startswith("-"):
+            return f"{program} {word}"
+    return program
+
+
 def _described(pid: int) -> str:
     if pid == 0:
         return "a process of another user"
     process = psutil.Process(pid)
-    command = " ".join(process.cmdline())[:120] or process.name()
+    command = program_of(process.cmdline()) or process.name()
     age_s = time.time() - process.create_time()
     return f"pid {pid} of user {process.username()}, {_age(age_s)} old ({command})"
 
