@@ -16,6 +16,7 @@ import msgspec
 
 from ddpcheck.check import Context
 from ddpcheck.finding import Confidence, Finding, Recommendation, Severity
+from ddpcheck.measures.peers import grouped
 
 # Retired pages take some MiB; models differ by a sixth and more (24, 32, 40, 48, 80, 96, 141 GB).
 MEMORY_TOLERANCE_RATIO = 0.05
@@ -62,8 +63,8 @@ def probe(ctx: Context) -> Facts:
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:
     """Return who has no GPU, shares one, is on another than its own, or has a lesser one."""
-    hosts = _grouped({rank: own.host for rank, own in facts.items()})
-    gpus = _grouped({rank: own.uuid for rank, own in facts.items()})
+    hosts = grouped({rank: own.host for rank, own in facts.items()})
+    gpus = grouped({rank: own.uuid for rank, own in facts.items()})
     shared = {rank for ranks in gpus.values() if len(ranks) > 1 for rank in ranks}
     return [
         *(found for ranks in hosts.values() for found in _deviceless(facts, ranks, shared)),
@@ -132,10 +133,6 @@ def _unequal(facts: Mapping[int, Facts]) -> Iterator[Finding]:
 
 def _is_beyond(own: Facts) -> bool:
     return own.local_rank is not None and own.local_rank >= own.device_count
-
-
-def _grouped(keys: Mapping[int, str]) -> dict[str, list[int]]:
-    return {key: [rank for rank in sorted(keys) if keys[rank] == key] for key in keys.values()}
 
 
 def _finding(ranks: Sequence[int], title: str, told: str, fix: str, sure: bool = True) -> Finding:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Mapping
 from statistics import median_high
+from typing import TypeVar
+
+Value = TypeVar("Value", bound=Hashable)
 
 
 def slower_than_peers(
@@ -15,9 +18,7 @@ def slower_than_peers(
     The higher of two middle values counts: of two ranks, the slower one is compared with the
     faster one. A rank that is alone in its kind has no peers.
     """
-    groups: dict[str, list[int]] = {}
-    for rank in sorted(speeds):
-        groups.setdefault(kinds[rank], []).append(rank)
+    groups = grouped({rank: kinds[rank] for rank in speeds})
     middles = {kind: median_high(speeds[rank] for rank in own) for kind, own in groups.items()}
     return {
         rank: middles[kinds[rank]]
@@ -32,3 +33,11 @@ def outside_majority(told: Mapping[int, Hashable]) -> tuple[int, ...]:
     (_, most), *others = sizes.most_common(2) or [(None, 0)]
     is_tied = any(size == most for _, size in others)
     return tuple(rank for rank in sorted(told) if is_tied or sizes[told[rank]] < most)
+
+
+def grouped(told: Mapping[int, Value]) -> dict[Value, list[int]]:
+    """Return for each value the ranks that tell it, in their order."""
+    groups: dict[Value, list[int]] = {}
+    for rank in sorted(told):
+        groups.setdefault(told[rank], []).append(rank)
+    return groups

@@ -1,6 +1,6 @@
 import pytest
 
-from ddpcheck.measures.peers import outside_majority, slower_than_peers
+from ddpcheck.measures.peers import grouped, outside_majority, slower_than_peers
 
 
 @pytest.mark.parametrize(
@@ -42,3 +42,8 @@ def test_another_kind_is_no_peer() -> None:
 )
 def test_outside_the_majority(told: str, odd: tuple[int, ...]) -> None:
     assert outside_majority(dict(enumerate(told))) == odd
+
+
+def test_ranks_are_grouped_by_what_they_tell() -> None:
+    assert grouped({3: "a", 0: "b", 1: "a"}) == {"b": [0], "a": [1, 3]}
+    assert grouped({}) == {}

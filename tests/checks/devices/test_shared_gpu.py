@@ -148,3 +148,27 @@ def test_summary() -> None:
 def test_the_gpu_is_recommended_unless_it_is_shared() -> None:
     assert recommend(healthy(2))["device"].value == "cuda"
     assert recommend(crowded(2, 1)) == {}
+
+
+class Counted(str):
+    """A text that counts how often any is compared with another."""
+
+    __slots__ = ()
+    comparisons_count = 0
+
+    def __eq__(self, other: object) -> bool:
+        Counted.comparisons_count += 1
+        return super().__eq__(other)
+
+    __hash__ = str.__hash__
+
+
+def test_the_time_grows_with_the_ranks_and_not_with_their_square() -> None:
+    world = 1000
+    facts = {
+        rank: msgspec.structs.replace(own, uuid=Counted(own.uuid), host=Counted(own.host))
+        for rank, own in healthy(world, 125).items()
+    }
+    Counted.comparisons_count = 0
+    assert judge(facts) == []
+    assert Counted.comparisons_count <= 10 * world
