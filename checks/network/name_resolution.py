@@ -16,12 +16,11 @@ import msgspec
 from ddpcheck.check import Context, Skip
 from ddpcheck.finding import Confidence, Finding, Severity
 from ddpcheck.machine.interfaces import loopback_domain
-from ddpcheck.network.names import is_address, loopbacks, names_of_hosts, resolved_all
+from ddpcheck.network.names import is_address, loopbacks, names_of_others, resolved_all
 from ddpcheck.network.standing import names
 
-# A lookup may take 10 s where a name server is gone; nobody waits for that, or for a thousand.
+# A lookup may take 10 s where a name server is gone; nobody waits for that.
 BUDGET_S = 4.0
-NAMES_COUNT = 64
 MASTER = "put an address of rank 0's host into MASTER_ADDR, or correct it in /etc/hosts on {hosts}"
 SAME = "where other tools go by names, let /etc/hosts or the name server of {hosts} know them"
 
@@ -49,12 +48,11 @@ def probe(ctx: Context) -> Facts:
     if ctx.store is None:
         raise Skip("the ranks have no store to tell each other their names")
     domain = loopback_domain(ctx.host)
-    hosts = names_of_hosts(ctx.store, "network/name-resolution", ctx.world_size, ctx.host, domain)
-    if hosts is None or len(hosts) <= 1:
-        return Facts(ctx.host, domain, looks=hosts is not None)
+    asked = names_of_others(ctx.store, "network/name-resolution", ctx.world_size, ctx.host, domain)
+    if not asked:
+        return Facts(ctx.host, domain, looks=asked is not None)
     given = ctx.environ.get("MASTER_ADDR", "")
     master = "" if is_address(given) else given
-    asked = [name for name in hosts if name != ctx.host][:NAMES_COUNT]
     answers = resolved_all([name for name in (master, *asked) if name], BUDGET_S)
     return Facts(
         host=ctx.host,

@@ -9,6 +9,8 @@ from ddpcheck.network.polling import wait_until
 # Ranks come out of one stage together; what is before a check in its own stage may take one of
 # them longer: a name server that does not answer, say.
 PATIENCE_S = 5.0
+# Among more hosts, none turns to all the others.
+EVERYBODY_COUNT = 16
 
 
 class Store(Protocol):
@@ -44,13 +46,31 @@ def arrival(store: Store, prefix: str, place: str) -> Generator[str | None]:
         store.add(f"{prefix}/come", 1)
 
 
-def gathered(store: Store, prefix: str, world_size: int) -> tuple[int, list[bytes]]:
-    """Return how many hosts there are, and their texts, once all ranks came or patience ends."""
+def hosts_known(store: Store, prefix: str, world_size: int) -> int:
+    """Return how many hosts there are, once all ranks came or patience ends."""
     wait_until(lambda: store.add(f"{prefix}/come", 0) >= world_size, PATIENCE_S)
-    hosts_count = store.add(f"{prefix}/hosts", 0)
+    return store.add(f"{prefix}/hosts", 0)
+
+
+def texts_of(store: Store, prefix: str, hosts_count: int) -> list[bytes]:
+    """Return what so many hosts told: for one rank of each to read, not for all."""
     keys = [_key(prefix, number) for number in range(hosts_count)]
     # A host that came late may have been counted, and not told its text yet.
-    return hosts_count, store.multi_get([key for key in keys if store.check([key])])
+    told = keys if store.check(keys) else [key for key in keys if store.check([key])]
+    return store.multi_get(told)
+
+
+def neighbours(position: int, count: int) -> list[int]:
+    """Return whom the host at a place of a ring turns to: all, or some, in an order of its own.
+
+    Among many hosts these are at distances 1, 2, 4, ... to both sides: a thousand are few steps
+    apart, and no host is asked by all.
+    """
+    if count <= EVERYBODY_COUNT:
+        return [*range(position + 1, count), *range(position)]
+    steps = [1 << power for power in range((count // 2).bit_length())]
+    places = [(position + side * step) % count for step in steps for side in (1, -1)]
+    return [place for place in dict.fromkeys(places) if place != position]
 
 
 def _key(prefix: str, number: int) -> str:

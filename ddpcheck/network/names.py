@@ -12,7 +12,7 @@ from time import monotonic
 
 import msgspec
 
-from ddpcheck.network.gathering import Store, arrival, gathered
+from ddpcheck.network.gathering import Store, arrival, hosts_known, neighbours, texts_of
 
 # Two tries of the resolver, at 5 s each, are its own patience (resolv.conf(5), timeout).
 OWN_NAME_S = 6.0
@@ -62,20 +62,22 @@ def resolved_all(names: Iterable[str], budget_s: float) -> dict[str, tuple[str, 
     return dict(answers)
 
 
-def names_of_hosts(
+def names_of_others(
     store: Store, prefix: str, world_size: int, host: str, domain: str
 ) -> list[str] | None:
-    """Return the names of all hosts, to the first rank of each host to come; None to the others.
+    """Return the names of other hosts to the first rank of each host to come; None to the others.
 
-    ``domain`` tells hosts apart. Every key begins with ``prefix``.
+    Among many hosts these are some: if all asked for all at once, thousands of lookups would come
+    to one name server. ``domain`` tells hosts apart. Every key begins with ``prefix``.
     """
     with arrival(store, prefix, domain) as key:
         if key:
             store.set(key, host)
     if not key:
         return None
-    _, names = gathered(store, prefix, world_size)
-    return sorted({name.decode() for name in names})
+    told = texts_of(store, prefix, hosts_known(store, prefix, world_size))
+    ring = sorted({host, *(name.decode() for name in told)})
+    return [ring[place] for place in neighbours(ring.index(host), len(ring))]
 
 
 def is_address(text: str) -> bool:

@@ -11,15 +11,20 @@ import msgspec
 from ddpcheck.machine.files import text_of
 from ddpcheck.machine.interfaces import loopback_domain
 from ddpcheck.network.echo import Listener, listen
-from ddpcheck.network.gathering import PATIENCE_S, Store, arrival, gathered
+from ddpcheck.network.gathering import (
+    PATIENCE_S,
+    Store,
+    arrival,
+    hosts_known,
+    neighbours,
+    texts_of,
+)
 from ddpcheck.network.reach import resolved
 
 Answer = TypeVar("Answer")
 
 # A listener outlives the visits of the others, who may have waited before them, and try twice.
 LIFETIME_S = 4 * PATIENCE_S
-# Among more hosts each visits those at distances 1, 2, 4, ... to both sides.
-EVERYBODY_COUNT = 16
 RESOLVE_S = 2.0
 DISCARD_PORT = 9  # RFC 863; nothing is sent there
 
@@ -75,10 +80,11 @@ def call_together(store: Store, prefix: str, world_size: int, here: Here) -> Ros
         if key and here.address:
             own = _seat(here)
             store.set(key, msgspec.json.encode(own).decode())
-    hosts_count, told = gathered(store, prefix, world_size)
+    hosts_count = hosts_known(store, prefix, world_size)
     if own is None:
         return Roster(hosts_count, None, ())
-    return Roster(hosts_count, own, peers_of(own, [_read(each) for each in told]))
+    seats = [_read(told) for told in texts_of(store, prefix, hosts_count)]
+    return Roster(hosts_count, own, peers_of(own, seats))
 
 
 def _seat(here: Here) -> Seat:
@@ -104,12 +110,7 @@ def _read(told: bytes) -> Seat:
 def peers_of(own: Seat, seats: Sequence[Seat]) -> tuple[Seat, ...]:
     """Return whom a host visits: everybody, or among many those at some distances in the ring."""
     ring = sorted(seats, key=lambda seat: (seat.host, seat.place))
-    here = ring.index(own)
-    if len(ring) <= EVERYBODY_COUNT:
-        return (*ring[here + 1 :], *ring[:here])
-    steps = [1 << power for power in range((len(ring) // 2).bit_length())]
-    places = [(here + side * step) % len(ring) for step in steps for side in (1, -1)]
-    return tuple(ring[place] for place in dict.fromkeys(places) if place != here)
+    return tuple(ring[place] for place in neighbours(ring.index(own), len(ring)))
 
 
 def visit_all(

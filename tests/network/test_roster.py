@@ -1,10 +1,12 @@
 from pathlib import Path
 
+import msgspec
 import pytest
 from probes_on_hosts import FolderStore
 
 from ddpcheck.network import gathering
 from ddpcheck.network.echo import Listener, visit
+from ddpcheck.network.gathering import arrival
 from ddpcheck.network.roster import (
     Here,
     Seat,
@@ -117,3 +119,41 @@ def test_ephemeral_ports(tmp_path: Path) -> None:
     file.parent.mkdir(parents=True)
     file.write_text("32768\t60999\n")
     assert ephemeral_ports(tmp_path) == "32768-60999"
+
+
+class CountingStore(FolderStore):
+    """A store that counts how often it is asked, and how many texts it hands out."""
+
+    calls_count = texts_count = 0
+
+    def add(self, key: str, amount: int, /) -> int:
+        self.calls_count += 1
+        return super().add(key, amount)
+
+    def check(self, keys: list[str], /) -> bool:
+        self.calls_count += 1
+        return super().check(keys)
+
+    def multi_get(self, keys: list[str], /) -> list[bytes]:
+        self.calls_count += 1
+        self.texts_count += len(keys)
+        return super().multi_get(keys)
+
+
+def test_a_rank_asks_the_store_as_often_among_many_hosts_as_among_few(tmp_path: Path) -> None:
+    store, hosts_count, world = CountingStore(tmp_path), 64, 512
+    for seat in seats(hosts_count - 1):
+        with arrival(store, "test", seat.place) as key:
+            assert key
+            store.set(key, msgspec.json.encode(seat).decode())
+    store.add("test/come", world - hosts_count)
+    store.calls_count = 0
+    first = call_together(store, "test", world, Here("zz", "last", HERE))
+    assert (first.hosts_count, len(first.peers)) == (hosts_count, 11)
+    assert store.calls_count <= 8
+    assert store.texts_count == hosts_count
+    store.calls_count = store.texts_count = 0
+    second = call_together(store, "test", world, Here("zz", "last", HERE))
+    assert (second.hosts_count, second.peers) == (hosts_count, ())
+    assert store.calls_count <= 4
+    assert store.texts_count == 0
