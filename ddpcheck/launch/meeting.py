@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -17,13 +18,16 @@ from ddpcheck.launch.stores import PrefixStore, Store, TCPStore
 from ddpcheck.machine.ports import owner_of, owner_pid
 from ddpcheck.network.reach import Reached, reach
 
-RETRY_S = 0.1
+# Between two tries, at first and at last: a thousand ranks that all try ten times a second would
+# keep rank 0's host and the name server busy while the store comes up.
+RETRY_S, LONGEST_RETRY_S = 0.1, 1.0
 # A store that answers at all does so at once; a stranger may never.
 HANDSHAKE_S = 5.0
 # One try to connect; a host that is up answers in far less.
 TRY_S = 2.0
 # A name may become known a moment after its host has started, as in Kubernetes.
 NAME_S = 10.0
+GOLDEN_RATIO = 0.6180339887
 
 
 def open_store(who: Identity, timeout_s: float) -> bool:
@@ -108,6 +112,19 @@ def key_prefix(who: Identity) -> str:
     return f"{KEYS}/{who.attempt}"
 
 
+def pauses_s(rank: int) -> Iterator[float]:
+    """Yield the pauses between the tries of a rank, each twice as long as the one before.
+
+    They differ from rank to rank, so that ranks which started together do not try together.
+    """
+    # Multiples of the golden ratio lie as far from each other as so many numbers can.
+    spread = 0.5 + rank * GOLDEN_RATIO % 1 / 2
+    pause_s = RETRY_S
+    while True:
+        yield spread * pause_s
+        pause_s = min(2 * pause_s, LONGEST_RETRY_S)
+
+
 def _ancestors() -> set[int | None]:
     with suppress(psutil.Error):
         return {parent.pid for parent in psutil.Process().parents()}
@@ -117,7 +134,7 @@ def _ancestors() -> set[int | None]:
 def _reach(who: Identity, until: float, timeout_s: float) -> None:
     """Return once something listens there; raises LaunchError when nothing does in time."""
     began = time.monotonic()
-    told = ""
+    told, pauses = "", pauses_s(who.rank)
     while True:
         # The last try has time enough, too, to tell a firewall's answer from none.
         left_s = max(TRY_S / 2, until - time.monotonic())
@@ -130,7 +147,7 @@ def _reach(who: Identity, until: float, timeout_s: float) -> None:
         told = told if tried.kind is Reached.FILTERED and told else tried.detail
         if now >= until or unknown:
             raise _cannot_meet(who, f"{told}, for {now - began:.0f} of {timeout_s:.0f} s")
-        time.sleep(RETRY_S)
+        time.sleep(max(0.0, min(next(pauses), until - time.monotonic())))
 
 
 def _make_client(who: Identity, timeout_s: float, made: list[TCPStore | RuntimeError]) -> None:
@@ -153,10 +170,11 @@ def _mark(who: Identity) -> str:
 
 
 def _wait_for_mark(store: TCPStore, who: Identity, until: float) -> bool:
+    pauses = pauses_s(who.rank)
     while not store.check([_mark(who)]):
         if time.monotonic() > until:
             return False
-        time.sleep(RETRY_S)
+        time.sleep(max(0.0, min(next(pauses), until - time.monotonic())))
     return True
 
 
