@@ -94,7 +94,7 @@ def _useless(facts: Mapping[int, Facts]) -> Iterator[Finding]:
     for rank, own in facts.items():
         for each in own.files:
             for line in (*each.useless, *([each.trouble] if each.trouble else ())):
-                told.setdefault(f"{each.path}: {brief(line)}", []).append(rank)
+                told.setdefault(f"{each.path}: {line}", []).append(rank)
     if told:
         paths = sorted({each.path for own in facts.values() for each in own.files})
         yield _finding(facts, "NCCL cannot use its configuration file", told, LINE + listed(paths))

@@ -16,11 +16,11 @@ import msgspec
 
 from ddpcheck.check import Context
 from ddpcheck.finding import Confidence, Finding, Severity
-from ddpcheck.machine.infiniband import rdma_ports
 from ddpcheck.machine.places import nccl_host
 from ddpcheck.measures.words import listed, spans
+from ddpcheck.network.rdma import rdma
 from ddpcheck.variables.leftovers import Switch, switches_on
-from ddpcheck.variables.nccl_conf import with_conf_files
+from ddpcheck.variables.nccl_conf import origins, taken_back, with_conf_files
 
 ROOT = Path("/")
 TITLES = {
@@ -33,6 +33,7 @@ class Facts(msgspec.Struct, frozen=True):
     """The switches that are on, and what this host has that some of them would switch off.
 
     ``nccl_host`` is common to the ranks that NCCL takes for those of one host.
+    ``infiniband`` is a network made for it, or for RoCE, and known only where a switch is about it.
     """
 
     host: str
@@ -45,15 +46,19 @@ class Facts(msgspec.Struct, frozen=True):
 
 def probe(ctx: Context) -> Facts:
     """Return the switches that are on in this rank's environment, or in NCCL's files."""
-    found = tuple(switches_on(with_conf_files(ctx.environ, ROOT)))
-    asks_for_peers = ctx.on_gpu and any(switch.scope == "p2p" for switch in found)
+    files = origins(ctx.environ, ROOT)
+    found = [
+        msgspec.structs.replace(switch, file=files.get(switch.name, ""))
+        for switch in switches_on(with_conf_files(ctx.environ, ROOT))
+    ]
+    scopes = {switch.scope for switch in found} if ctx.on_gpu else set[str]()
     return Facts(
         host=ctx.host,
         nccl_host=nccl_host(ctx.host, ctx.environ),
         on_gpu=ctx.on_gpu,
-        infiniband=any(port.is_active for port in rdma_ports(ROOT)),
-        peer_access=asks_for_peers and _peer_access(),
-        switches=found,
+        infiniband="ib" in scopes and rdma(ctx.host, ctx.environ, ROOT, with_gids=True).is_fabric,
+        peer_access="p2p" in scopes and _peer_access(),
+        switches=tuple(found),
     )
 
 
@@ -98,7 +103,7 @@ def _finding(severity: Severity, switches: Mapping[Switch, list[int]]) -> Findin
     return Finding(
         title=TITLES[severity],
         message=listed(_told(switches), "; "),
-        fix="unset " + listed(dict.fromkeys(switch.name for switch in switches)),
+        fix=taken_back((switch.name, switch.file) for switch in switches),
         ranks=tuple(sorted({rank for who in switches.values() for rank in who})),
         severity=severity,
         confidence=Confidence.HIGH if severity is Severity.WARNING else Confidence.MEDIUM,
@@ -107,4 +112,5 @@ def _finding(severity: Severity, switches: Mapping[Switch, list[int]]) -> Findin
 
 def _told(switches: Mapping[Switch, list[int]]) -> Iterator[str]:
     for switch, ranks in switches.items():
-        yield f"{switch.name}={switch.value} on rank {spans(ranks)}: {switch.cost}"
+        where = f" in {switch.file}" if switch.file else ""
+        yield f"{switch.name}={switch.value}{where} on rank {spans(ranks)}: {switch.cost}"

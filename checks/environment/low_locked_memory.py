@@ -12,6 +12,7 @@ What to do
 """
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import msgspec
 
@@ -22,6 +23,10 @@ from ddpcheck.machine.limits import IPC_LOCK, LOCKED_MEMORY, has_capability, lim
 from ddpcheck.machine.places import nccl_host
 from ddpcheck.measures.hosts import host_names
 from ddpcheck.measures.words import listed, size
+from ddpcheck.network.rdma import carriers, unused
+from ddpcheck.variables.nccl_conf import with_conf_files
+
+ROOT = Path("/")
 
 # The default of systemd and Linux since 5.16 (before that 64 KB); NCCL fails with it.
 # Source: github.com/NVIDIA/nccl-tests/issues/206, answered by NCCL's maintainer.
@@ -29,7 +34,6 @@ FAILS_BYTES = 8 * 2**20
 # NCCL's user guide asks for no limit (Troubleshooting, "InfiniBand"); a rank with 8 channels of
 # 9.6 MB each way locks 150 MB where the card cannot read the GPU's memory itself.
 AMPLE_BYTES = 2**30
-UNUSED = "NCCL is told to use no InfiniBand"
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -47,13 +51,10 @@ class Facts(msgspec.Struct, frozen=True):
 def probe(ctx: Context) -> Facts:
     """Return this process's limit on locked memory, where NCCL would need it."""
     ctx.require_gpu()
-    if ctx.environ.get("NCCL_IB_DISABLE", "0") not in ("", "0"):
-        raise Skip(UNUSED)
-    if ctx.environ.get("NCCL_NET", "").lower() == "socket":
-        raise Skip(UNUSED)
-    ports = [port.name for port in all_ports() if port.is_active]
+    settings = with_conf_files(ctx.environ, ROOT)
+    ports = [port.name for port in carriers(settings, all_ports(ROOT))]
     if not ports:
-        raise Skip("no InfiniBand or RoCE port is up here")
+        raise Skip(unused(settings) or "NCCL has no InfiniBand or RoCE port here to use")
     soft = None if has_capability(IPC_LOCK) else limit(LOCKED_MEMORY).soft
     return Facts(ctx.host, nccl_host(ctx.host, ctx.environ), soft, ports)
 

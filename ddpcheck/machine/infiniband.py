@@ -14,7 +14,6 @@ DEVICES = Path("sys/class/infiniband")
 VERBS = Path("sys/class/infiniband_verbs")
 NODES = Path("dev/infiniband")
 ETHERNET, INFINIBAND = "Ethernet", "InfiniBand"
-ROCE_V2 = "RoCE v2"
 NO_GID = ipaddress.IPv6Address(0)
 
 
@@ -25,17 +24,12 @@ class Gid(msgspec.Struct, frozen=True):
     address: str
     kind: str
 
-    @property
-    def is_routable(self) -> bool:
-        """Return whether it leads beyond the next router: RoCE v2, and not link-local."""
-        return self.kind == ROCE_V2 and not ipaddress.ip_address(self.address).is_link_local
-
 
 class Port(msgspec.Struct, frozen=True):
     """A port: its state ("ACTIVE") and its link's ("LinkUp"), its link layer, its RoCE addresses.
 
     ``usable`` tells whether this process is shown the device's node: /sys shows a container all
-    devices of the machine.
+    devices of the machine. ``gids`` are empty where nobody asked for them.
     """
 
     device: str
@@ -57,19 +51,21 @@ class Port(msgspec.Struct, frozen=True):
         return self.state == "ACTIVE" and self.usable
 
 
-def rdma_ports(root: Path = Path("/")) -> tuple[Port, ...]:
+def rdma_ports(root: Path = Path("/"), *, with_gids: bool = False) -> tuple[Port, ...]:
     """Return the ports that speak InfiniBand or RoCE, which NCCL can use by itself."""
-    return tuple(port for port in all_ports(root) if port.layer in (ETHERNET, INFINIBAND))
+    ports = all_ports(root, with_gids=with_gids)
+    return tuple(port for port in ports if port.layer in (ETHERNET, INFINIBAND))
 
 
-def all_ports(root: Path = Path("/")) -> tuple[Port, ...]:
+def all_ports(root: Path = Path("/"), *, with_gids: bool = False) -> tuple[Port, ...]:
     """Return the ports of all devices, in the order of their names.
 
-    Amazon's EFA is among them: NCCL uses it through a plug-in.
+    Amazon's EFA is among them: NCCL uses it through a plug-in. The table of a RoCE port's addresses
+    has hundreds of places, each a file: they are read for those who need them.
     """
     nodes = _nodes(root)
     return tuple(
-        _port(root / DEVICES / device / "ports" / port, device, usable=device in nodes)
+        _port(root / DEVICES / device / "ports" / port, device, device in nodes, with_gids)
         for device in names_in(root / DEVICES)
         for port in names_in(root / DEVICES / device / "ports")
         if port.isdecimal()
@@ -82,7 +78,7 @@ def _nodes(root: Path) -> set[str]:
     return {text_of(root / VERBS / name / "ibdev").strip() for name in shown}
 
 
-def _port(place: Path, device: str, *, usable: bool) -> Port:
+def _port(place: Path, device: str, usable: bool, with_gids: bool) -> Port:
     layer = text_of(place / "link_layer").strip()
     return Port(
         device=device,
@@ -91,7 +87,7 @@ def _port(place: Path, device: str, *, usable: bool) -> Port:
         link=_word(text_of(place / "phys_state")),
         layer=layer,
         usable=usable,
-        gids=tuple(_gids(place)) if layer == ETHERNET else (),
+        gids=tuple(_gids(place)) if with_gids and layer == ETHERNET else (),
     )
 
 

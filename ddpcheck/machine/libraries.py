@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from contextlib import suppress
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
@@ -26,6 +27,17 @@ def loaded(name: str, root: Path = Path("/")) -> list[str]:
         if re.match(rf"{re.escape(name)}\.so(\.|$)", Path(path).name):
             files.setdefault((device, inode), path)
     return list(files.values())
+
+
+def can_be_loaded(names: Iterable[str]) -> bool:
+    """Return whether one of these libraries is there; then this process has loaded it."""
+    import ctypes
+
+    for name in names:
+        with suppress(OSError):
+            ctypes.CDLL(name)
+            return True
+    return False
 
 
 def nccl_version(path: str | None) -> str:

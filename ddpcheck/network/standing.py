@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -21,6 +22,7 @@ from ddpcheck.network.choice import (
     owner_of,
 )
 from ddpcheck.network.names import OwnName, own_name
+from ddpcheck.network.rdma import carriers, names_plugin
 from ddpcheck.network.roster import address_towards
 from ddpcheck.variables.nccl_conf import with_conf_files
 
@@ -51,7 +53,23 @@ def standing(
     root: Path = Path("/"),
     look_up: Callable[[str], OwnName] = own_name,
 ) -> Standing | None:
-    """Return how this rank stands, or None where the kernel tells no interfaces."""
+    """Return how this rank stands, or None where the kernel tells no interfaces; asks once.
+
+    Many checks want to know, and a name server may take seconds to answer.
+    """
+    return remembered(host, backend, tuple(sorted(environ.items())), root, look_up)
+
+
+@cache
+def remembered(
+    host: str,
+    backend: str,
+    variables: tuple[tuple[str, str], ...],
+    root: Path,
+    look_up: Callable[[str], OwnName],
+) -> Standing | None:
+    """Return how this rank stands; the variables are those of its environment."""
+    environ = dict(variables)
     found = interfaces(root)
     if not found:
         return None
@@ -67,7 +85,7 @@ def standing(
         own=own,
         way=way_out(environ.get("MASTER_ADDR", ""), found),
         families=_families(found),
-        has_rdma=_has_rdma(settings, root),
+        has_rdma=backend == "nccl" and _has_rdma(settings, root),
     )
 
 
@@ -138,8 +156,4 @@ def _families(found: Iterable[Interface]) -> tuple[int, ...]:
 
 def _has_rdma(settings: Mapping[str, str], root: Path) -> bool:
     """Return whether NCCL's data go over InfiniBand, RoCE or a plugin, as far as can be told."""
-    network = settings.get("NCCL_NET", "").lower()
-    if network:
-        return network != "socket"
-    is_up = any(port.is_active for port in all_ports(root))
-    return settings.get("NCCL_IB_DISABLE", "0") in ("", "0") and is_up
+    return names_plugin(settings) or bool(carriers(settings, all_ports(root)))

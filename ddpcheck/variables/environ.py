@@ -19,7 +19,7 @@ HIDDEN = "***"
 
 def relevant(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the variables of interest, sorted by name; what is secret in them is hidden."""
-    return {name: shown(name, environ[name]) for name in sorted(environ) if _is_relevant(name)}
+    return {name: shown(name, environ[name]) for name in sorted(environ) if is_relevant(name)}
 
 
 def shown(name: str, value: str) -> str:
@@ -29,5 +29,6 @@ def shown(name: str, value: str) -> str:
     return LOGIN_IN_URL.sub(rf"\1{HIDDEN}@", value)
 
 
-def _is_relevant(name: str) -> bool:
+def is_relevant(name: str) -> bool:
+    """Return whether a variable steers distributed training, or what a process finds."""
     return name in SEARCH_PATHS or name.startswith(PREFIXES + MORE_PREFIXES) or is_known(name)

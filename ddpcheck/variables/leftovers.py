@@ -48,12 +48,16 @@ TORCHDYNAMO_DISABLE | 1 | mild | torch.compile does nothing
 
 
 class Switch(msgspec.Struct, frozen=True):
-    """A switch that is on: ``scope`` is where it matters, ``cost`` what it does there."""
+    """A switch that is on: ``scope`` is where it matters, ``cost`` what it does there.
+
+    ``file`` is the one that sets it, '' for the environment.
+    """
 
     name: str
     value: str
     scope: str
     cost: str
+    file: str = ""
 
 
 def switches_on(environ: Mapping[str, str]) -> list[Switch]:

@@ -5,19 +5,27 @@ else ~/.nccl.conf, then /etc/nccl.conf. What is set already stays: the environme
 the user's file, then the system's. A name is all that stands before the first '=', blanks included.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import msgspec
 
-from ddpcheck.variables.environ import shown
+from ddpcheck.measures.words import listed
+from ddpcheck.variables.environ import is_relevant, shown
 
 SYSTEMS_FILE = "/etc/nccl.conf"
 USERS_FILE = ".nccl.conf"
+# What was meant to be a name, in a line that NCCL reads otherwise.
+MEANT = re.compile(r"\s*(?:export\s+|set\s+|setenv\s+)?(\w+)")
 
 
 class ConfFile(msgspec.Struct, frozen=True):
-    """One file: what it sets, its lines that set nothing NCCL reads, and why it is not read."""
+    """One file: what it sets, its lines that set nothing NCCL reads, and why it is not read.
+
+    The file may be one of variables for anybody, with secrets: of its lines that are not about
+    what this project knows, nothing is kept but their number.
+    """
 
     path: str
     settings: dict[str, str]
@@ -34,6 +42,32 @@ def conf_files(environ: Mapping[str, str], root: Path = Path("/")) -> list[ConfF
     return [each for each in (*read, _read(SYSTEMS_FILE, root, is_named=False)) if each]
 
 
+def with_conf_files(environ: Mapping[str, str], root: Path = Path("/")) -> dict[str, str]:
+    """Return the environment as NCCL sees it: its own settings, then those of the files."""
+    effective: dict[str, str] = {}
+    for source in (environ, *(each.settings for each in conf_files(environ, root))):
+        effective = {**source, **effective}
+    return effective
+
+
+def origins(environ: Mapping[str, str], root: Path = Path("/")) -> dict[str, str]:
+    """Return the file that each setting comes from which the environment does not make."""
+    files = reversed(conf_files(environ, root))
+    found = {name: each.path for each in files for name in each.settings}
+    return {name: path for name, path in found.items() if name not in environ}
+
+
+def taken_back(origin_of: Iterable[tuple[str, str]]) -> str:
+    """Return how to take settings back; each comes with its file, '' for the environment."""
+    names: dict[str, list[str]] = {}
+    for name, path in dict.fromkeys(origin_of):
+        names.setdefault(path, []).append(name)
+    return "; ".join(
+        f"remove {listed(names[path])} from {path}" if path else f"unset {listed(names[path])}"
+        for path in sorted(names)
+    )
+
+
 def _read(path: str, root: Path, *, is_named: bool) -> ConfFile | None:
     place = root / path.lstrip("/") if path.startswith("/") else Path(path)
     try:
@@ -48,20 +82,18 @@ def _read(path: str, root: Path, *, is_named: bool) -> ConfFile | None:
 def _parsed(path: str, text: str) -> ConfFile:
     settings: dict[str, str] = {}
     useless: list[str] = []
-    for line in text.splitlines():
+    for number, line in enumerate(text.splitlines(), 1):
         name, mark, value = line.partition("=")
         if line.startswith("#") or not line.strip():
             continue
-        if mark and name.isidentifier():
+        if not (mark and name.isidentifier()):
+            useless.append(_told(number, line))
+        elif is_relevant(name):
             settings.setdefault(name, shown(name, value))
-        else:
-            useless.append(f"{name}{mark}{shown(name.strip(), value)}" if mark else line)
     return ConfFile(path, settings, tuple(useless))
 
 
-def with_conf_files(environ: Mapping[str, str], root: Path = Path("/")) -> dict[str, str]:
-    """Return the environment as NCCL sees it: its own settings, then those of the files."""
-    effective: dict[str, str] = {}
-    for source in (environ, *(each.settings for each in conf_files(environ, root))):
-        effective = {**source, **effective}
-    return effective
+def _told(number: int, line: str) -> str:
+    meant = MEANT.match(line)
+    name = meant[1] if meant and is_relevant(meant[1]) else ""
+    return f"line {number} ({name})" if name else f"line {number}"

@@ -54,6 +54,17 @@ def fault(name: str, value: str, versions: Mapping[str, str]) -> Fault | None:
     return check(value, limits) if check else None
 
 
+def number_read(value: str) -> int:
+    """Return the number that NCCL reads from a value: its first digits, 0 when there are none.
+
+    Source: ncclLoadParam, which leaves it to strtoll with base 0.
+    """
+    counted = re.match(r"\s*([+-]?)(0[xX][0-9a-fA-F]+|0[0-7]*|\d+)", value)
+    sign, digits = counted.groups() if counted else ("", "0")
+    base = 16 if digits[:2] in ("0x", "0X") else 8 if digits[0] == "0" else 10
+    return int(sign + digits, base)
+
+
 def _number(value: str, limits: str) -> Fault | None:
     if (found := NUMBER.fullmatch(value)) is None:
         counted = NUMBER.match(value)

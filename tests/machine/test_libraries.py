@@ -12,6 +12,7 @@ import pytest
 from ddpcheck.machine import libraries
 from ddpcheck.machine.libraries import (
     NCCL,
+    can_be_loaded,
     loaded,
     nccl_built_for,
     nccl_in_use,
@@ -133,3 +134,10 @@ def test_the_loaded_nccl_counts_and_else_what_torch_was_built_for(
     monkeypatch.setattr(libraries, "nccl_in_use", lambda: in_use)
     assert nccl_of_torch() == told
     assert nccl_built_for() == ("2.28.9" if built_for else "")
+
+
+def test_what_can_be_loaded() -> None:
+    libc = loaded("libc")[0]
+    assert can_be_loaded(["libno-such-library.so.1", libc])
+    assert not can_be_loaded(["libno-such-library.so.1"])
+    assert not can_be_loaded([])

@@ -1,4 +1,5 @@
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -8,9 +9,17 @@ from rdma_trees import add_device
 from standings import stands
 
 from ddpcheck.machine.interfaces import Interface, Kind
+from ddpcheck.network import rdma
 from ddpcheck.network import standing as module
 from ddpcheck.network.names import OwnName
-from ddpcheck.network.standing import are_several_hosts, export, names, standing, way_out
+from ddpcheck.network.standing import (
+    are_several_hosts,
+    export,
+    names,
+    remembered,
+    standing,
+    way_out,
+)
 
 LO = Interface("lo", Kind.LOOPBACK, True, 65536, ("127.0.0.1/8",))
 ETH0 = Interface("eth0", Kind.PHYSICAL, True, 1500, ("10.0.0.1/24", "fe80::1/64"))
@@ -20,10 +29,14 @@ HOST = [LO, DOCKER0, ETH0, ETH1]
 
 
 @pytest.fixture(autouse=True)
-def _towards(monkeypatch: pytest.MonkeyPatch) -> None:
+def _towards(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     ways = defaultdict(str, far="10.1.0.1", here="127.0.1.1", bridged="172.17.0.1")
     monkeypatch.setattr(module, "address_towards", ways.__getitem__)
     monkeypatch.setattr(module, "interfaces", always(HOST))
+    monkeypatch.setattr(rdma, "can_be_loaded", always(True))
+    remembered.cache_clear()
+    yield
+    remembered.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -59,6 +72,8 @@ def test_the_backend_decides_which_setting_counts(
         ({}, ["efa0"], True),
         ({"NCCL_IB_DISABLE": "1"}, ["mlx5_0"], False),
         ({"NCCL_NET": "Socket"}, ["mlx5_0"], False),
+        ({"NCCL_IB_DISABLE": "true"}, ["mlx5_0"], True),
+        ({"NCCL_IB_HCA": "^mlx5"}, ["mlx5_0"], False),
         ({"NCCL_NET": "AWS Libfabric"}, [], True),
     ],
 )
@@ -75,6 +90,34 @@ def test_devices_that_this_process_is_not_shown_carry_nothing(tmp_path: Path) ->
     told = standing("host", "nccl", {}, tmp_path, lambda _: OwnName((), ""))
     assert told is not None
     assert not told.has_rdma
+
+
+def test_without_its_library_nccl_uses_no_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rdma, "can_be_loaded", always(False))
+    add_device(tmp_path, "mlx5_0")
+    told = standing("host", "nccl", {}, tmp_path, lambda _: OwnName((), ""))
+    assert told is not None
+    assert not told.has_rdma
+
+
+def test_the_host_is_asked_once_for_all_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def towards(host: str) -> str:
+        asked.append(host)
+        return "10.1.0.1"
+
+    monkeypatch.setattr(module, "address_towards", towards)
+    environ = {"MASTER_ADDR": "far"}
+    told = [standing("host", "gloo", dict(environ)) for _ in range(7)]
+    assert len({id(each) for each in told}) == 1
+    assert asked == ["far"]
+    for host, backend, master in (("other", "gloo", "far"), ("host", "nccl", "far")):
+        standing(host, backend, {"MASTER_ADDR": master})
+    standing("host", "gloo", {"MASTER_ADDR": "here"})
+    assert asked == ["far", "far", "far", "here"]
 
 
 def test_without_interfaces_there_is_no_standing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,13 @@ from pathlib import Path
 
 import pytest
 
-from ddpcheck.variables.nccl_conf import ConfFile, conf_files, with_conf_files
+from ddpcheck.variables.nccl_conf import (
+    ConfFile,
+    conf_files,
+    origins,
+    taken_back,
+    with_conf_files,
+)
 
 
 @pytest.fixture
@@ -63,9 +69,50 @@ def test_lines_are_read_as_nccl_reads_them(root: Path) -> None:
     )
     (found,) = conf_files({}, root)
     assert found.settings == {"NCCL_SOCKET_IFNAME": "=ens1f0", "NCCL_IB_TC": "1"}
-    assert found.useless == ("NCCL_DEBUG = INFO", "export NCCL_PROTO=LL", "NCCL_IB_DISABLE")
+    assert found.useless == (
+        "line 3 (NCCL_DEBUG)",
+        "line 5 (NCCL_PROTO)",
+        "line 8 (NCCL_IB_DISABLE)",
+    )
 
 
-def test_secrets_in_files_are_hidden(root: Path) -> None:
-    (root / "etc/nccl.conf").write_text("MY_TOKEN=abc\nexport MY_TOKEN=abc\n")
-    assert "abc" not in str(conf_files({}, root))
+@pytest.mark.parametrize(
+    "line",
+    [
+        "MY_TOKEN=abc",
+        "export MY_TOKEN=abc",
+        "export PASSWORD=abc",
+        "DATABASE=abc",
+        "hunter abc",
+        "NCCL_NET_TOKEN=abc",
+        "NCCL_NET_TOKEN = abc",
+        "export NCCL_NET=https://ann:abc@host/",
+        "NCCL_NET=https://ann:abc@host/",
+    ],
+)
+def test_nothing_secret_is_kept_of_a_file_for_anybody(line: str, root: Path) -> None:
+    (root / "job.env").write_text(f"{line}\n")
+    found = conf_files({"NCCL_CONF_FILE": "/job.env"}, root)
+    assert len(found) == 1
+    assert "abc" not in str(found)
+
+
+def test_what_is_not_about_training_is_no_setting(root: Path) -> None:
+    (root / "etc/nccl.conf").write_text("DATABASE=db\nNCCL_IB_HCA=mlx5_0\nUCX_TLS=rc\n")
+    (found,) = conf_files({}, root)
+    assert found == ConfFile("/etc/nccl.conf", {"NCCL_IB_HCA": "mlx5_0", "UCX_TLS": "rc"})
+
+
+def test_where_a_setting_stands(root: Path) -> None:
+    (root / "etc/nccl.conf").write_text("NCCL_DEBUG=INFO\nNCCL_IB_TC=1\nNCCL_PROTO=LL\n")
+    (root / "home/ann/.nccl.conf").write_text("NCCL_IB_TC=2\n")
+    assert origins({"HOME": "/home/ann", "NCCL_DEBUG": "WARN"}, root) == {
+        "NCCL_IB_TC": "/home/ann/.nccl.conf",
+        "NCCL_PROTO": "/etc/nccl.conf",
+    }
+
+
+def test_how_settings_are_taken_back() -> None:
+    settings = [("A", ""), ("B", "/etc/nccl.conf"), ("C", ""), ("A", ""), ("A", "/etc/nccl.conf")]
+    assert taken_back(settings) == "unset A, C; remove B, A from /etc/nccl.conf"
+    assert taken_back([]) == ""

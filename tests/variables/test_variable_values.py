@@ -3,7 +3,7 @@ from datetime import timedelta
 import pytest
 from torch._C._distributed_c10d import HashStore, ProcessGroupGloo, set_debug_level_from_env
 
-from ddpcheck.variables.values import fault
+from ddpcheck.variables.values import fault, number_read
 
 NEW = {"torch": "2.13.0", "nccl": "2.28.9"}
 OLD = {"torch": "2.4.0", "nccl": "2.20.5"}
@@ -113,3 +113,14 @@ def test_torch_takes_what_is_called_good(monkeypatch: pytest.MonkeyPatch) -> Non
     set_debug_level_from_env()
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
     assert alone().size() == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "number"),
+    [
+        *(("1", 1), (" 1", 1), ("0x1F", 31), ("-1", -1), ("+2", 2), ("010", 8), ("08", 0)),
+        *(("1abc", 1), ("true", 0), ("", 0), ("4M", 4), ("'1'", 0), ("0", 0), ("-0x10", -16)),
+    ],
+)
+def test_numbers_as_nccl_reads_them(value: str, number: int) -> None:
+    assert number_read(value) == number

@@ -50,8 +50,8 @@ def test_equal_settings_are_a_note(facts: dict[int, Facts]) -> None:
             "one place",
         ),
         (
-            {0: rank(ConfFile("/etc/nccl.conf", {}, useless=("NCCL_IB_TC = 1",)))},
-            ["NCCL_IB_TC = 1"],
+            {0: rank(ConfFile("/etc/nccl.conf", {}, useless=("line 1 (NCCL_IB_TC)",)))},
+            ["/etc/nccl.conf: line 1 (NCCL_IB_TC)"],
             "NAME=value",
         ),
         (

@@ -97,3 +97,16 @@ def test_a_thousand_ranks_are_two_findings() -> None:
 def test_summary() -> None:
     assert summarize({0: rank({})}) == "no switch is on"
     assert "NCCL_DEBUG" in summarize({0: rank({"NCCL_DEBUG": "INFO"})})
+
+
+def test_the_fix_names_the_file_that_a_switch_is_from() -> None:
+    def host(name: str, file: str) -> Facts:
+        own = rank({"NCCL_IB_DISABLE": "1", "CUDA_LAUNCH_BLOCKING": "1"}, name)
+        ib, launch = sorted(own.switches, key=lambda switch: switch.name, reverse=True)
+        return msgspec.structs.replace(
+            own, switches=(msgspec.structs.replace(ib, file=file), launch)
+        )
+
+    (finding,) = judge({0: host("node0", "/etc/nccl.conf"), 1: host("node1", "/etc/nccl.conf")})
+    assert finding.fix == "unset CUDA_LAUNCH_BLOCKING; remove NCCL_IB_DISABLE from /etc/nccl.conf"
+    assert "NCCL_IB_DISABLE=1 in /etc/nccl.conf on rank 0-1" in finding.message

@@ -6,6 +6,7 @@ import pytest
 import torch
 from answers import always
 from contexts import context_with
+from rdma_trees import USUAL, add_device
 
 from ddpcheck.checks.environment import leftover_switch
 from ddpcheck.checks.environment.leftover_switch import judge, probe
@@ -22,7 +23,8 @@ def test_switches_in_nccls_file_count(tmp_path: Path, monkeypatch: pytest.Monkey
     (tmp_path / "etc/nccl.conf").write_text("NCCL_SHM_DISABLE=1\nNCCL_P2P_DISABLE=1\n")
     monkeypatch.setattr(leftover_switch, "ROOT", tmp_path)
     found = probe(context_with(environ={"NCCL_P2P_DISABLE": "0"}))
-    assert [switch.name for switch in found.switches] == ["NCCL_SHM_DISABLE"]
+    told = [(switch.name, switch.file) for switch in found.switches]
+    assert told == [("NCCL_SHM_DISABLE", "/etc/nccl.conf")]
 
 
 @pytest.mark.parametrize(("count", "reach", "has"), [(2, True, True), (2, False, False), (1, 0, 1)])
@@ -33,3 +35,25 @@ def test_peers_are_asked_for(
     monkeypatch.setattr(torch, "cuda", fake)
     found = probe(context_with(environ={"NCCL_P2P_DISABLE": "1"}, device="cuda:0"))
     assert found.peer_access is bool(has)
+
+
+@pytest.mark.parametrize(
+    ("layers", "severity"),
+    [
+        (["InfiniBand"], Severity.WARNING),
+        (["Ethernet", "Ethernet"], Severity.WARNING),
+        (["Ethernet"], Severity.INFO),
+        ([], Severity.INFO),
+    ],
+)
+def test_to_leave_a_network_that_is_made_for_rdma_costs_much(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layers: list[str], severity: Severity
+) -> None:
+    for number, layer in enumerate(layers):
+        add_device(tmp_path, f"mlx5_{number}", layer=layer, gids=USUAL)
+    monkeypatch.setattr(leftover_switch, "ROOT", tmp_path)
+    environ = {"NCCL_IB_DISABLE": "1"}
+    hosts = [context_with(host=host, device="cuda:0", environ=environ) for host in ("a", "b")]
+    (finding,) = judge(dict(enumerate(map(probe, hosts))))
+    assert finding.severity is severity
+    assert finding.fix == "unset NCCL_IB_DISABLE"

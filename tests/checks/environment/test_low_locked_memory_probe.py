@@ -5,52 +5,77 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from answers import always
 from contexts import context_with
 from findings import judged
-from rdma_trees import add_device
+from rdma_trees import LINK_LOCAL, V1, add_device
 
 from ddpcheck.check import Skip
 from ddpcheck.checks.environment import low_locked_memory
 from ddpcheck.checks.environment.low_locked_memory import Facts, probe
 from ddpcheck.finding import Finding, Severity
-from ddpcheck.machine.infiniband import Port
+from ddpcheck.network import rdma
 
 CHECK = "environment/low-locked-memory"
-UP = Port("mlx5_0", 1, "ACTIVE", "LinkUp", "InfiniBand", usable=True)
-DOWN = Port("mlx5_0", 1, "DOWN", "Polling", "InfiniBand", usable=True)
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the tree of a machine with one port that is up, and one that is not."""
+    monkeypatch.setattr(low_locked_memory, "ROOT", tmp_path)
+    monkeypatch.setattr(rdma, "can_be_loaded", always(True))
+    add_device(tmp_path, "mlx5_0")
+    add_device(tmp_path, "mlx5_1", state="DOWN", link="Polling")
+    (tmp_path / "etc").mkdir()
+    return tmp_path
 
 
 @pytest.mark.parametrize(
-    ("device", "environ", "port", "reason"),
+    ("device", "environ", "reason"),
     [
-        ("cpu", {}, UP, "no GPU"),
-        ("cuda:0", {}, DOWN, "no InfiniBand"),
-        ("cuda:0", {"NCCL_IB_DISABLE": "1"}, UP, "told"),
-        ("cuda:0", {"NCCL_NET": "Socket"}, UP, "told"),
+        ("cpu", {}, "no GPU"),
+        ("cuda:0", {"NCCL_IB_DISABLE": "1"}, "NCCL_IB_DISABLE is 1"),
+        ("cuda:0", {"NCCL_NET": "Socket"}, "NCCL_NET is Socket"),
+        ("cuda:0", {"NCCL_IB_HCA": "mlx5_1"}, "no InfiniBand"),
+        ("cuda:0", {"NCCL_IB_HCA": "^mlx5_0"}, "no InfiniBand"),
     ],
 )
 def test_where_nccl_uses_no_card_it_is_skipped(
-    device: str,
-    environ: dict[str, str],
-    port: Port,
-    reason: str,
-    monkeypatch: pytest.MonkeyPatch,
+    root: Path, device: str, environ: dict[str, str], reason: str
 ) -> None:
-    monkeypatch.setattr(low_locked_memory, "all_ports", lambda: [port])
+    assert root.exists()
     with pytest.raises(Skip, match=reason):
         probe(context_with(device=device, environ=environ))
+
+
+@pytest.mark.parametrize("line", ["NCCL_IB_DISABLE=1", "NCCL_NET=Socket", "NCCL_IB_HCA=mlx4"])
+def test_what_nccls_file_says_counts(root: Path, line: str) -> None:
+    (root / "etc/nccl.conf").write_text(line)
+    with pytest.raises(Skip):
+        probe(context_with(device="cuda:0"))
+    overridden = {"NCCL_IB_DISABLE": "0", "NCCL_NET": "IB", "NCCL_IB_HCA": "mlx5_0"}
+    assert probe(context_with(device="cuda:0", environ=overridden)).ports == ["mlx5_0:1"]
+
+
+def test_without_libibverbs_nothing_is_locked(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert probe(context_with(device="cuda:0")).ports == ["mlx5_0:1"]
+    monkeypatch.setattr(rdma, "can_be_loaded", always(False))
+    with pytest.raises(Skip, match="no InfiniBand"):
+        probe(context_with(device="cuda:0"))
+    add_device(root, "efa0", layer="Unspecified", gids={0: (LINK_LOCAL, V1)})
+    assert probe(context_with(device="cuda:0")).ports == ["efa0:1"], "a plugin has its own library"
 
 
 # The kernel's tree of devices is made up; limit and capabilities are this process's own.
 SOURCE = """
 import sys
-from functools import partial
 from pathlib import Path
 import msgspec
 from contexts import context_with
 from ddpcheck.checks.environment import low_locked_memory as check
-from ddpcheck.machine.infiniband import all_ports
-check.all_ports = partial(all_ports, root=Path(sys.argv[1]))
+from ddpcheck.network import rdma
+check.ROOT = Path(sys.argv[1])
+rdma.can_be_loaded = lambda names: True
 facts = check.probe(context_with(device="cuda:0", host="node1"))
 sys.stdout.buffer.write(msgspec.json.encode(facts))
 """
