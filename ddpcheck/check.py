@@ -122,7 +122,8 @@ class Context:
     ``target`` and ``joining`` are None before the stage that makes them, ``meeting`` in a test.
     ``timeout`` is the time left for a blocking call. ``machine`` is the same text for processes
     that run on one machine, whatever their hosts are called. ``script`` is the file of the user's
-    target, or '' for a built-in one.
+    target, or '' for a built-in one. ``gpus`` are those that this process sees, whether it uses
+    them or not; ``asked_backend`` is what the user asked for: auto, gloo or nccl.
     """
 
     rank: int
@@ -137,6 +138,8 @@ class Context:
     timeout: timedelta
     machine: str = ""
     script: str = ""
+    gpus: int = 0
+    asked_backend: str = "auto"
     meeting: Meeting | None = None
     joining: Joining | None = None
     store: KeyValueStore | None = None

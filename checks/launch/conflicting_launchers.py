@@ -9,6 +9,7 @@ What to do
     them from the launcher's (RANK=$SLURM_PROCID, WORLD_SIZE=$SLURM_NTASKS) in every task.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 
 import msgspec
@@ -39,7 +40,8 @@ def probe(ctx: Context) -> Facts:
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:
     """Return one finding for each thing that launchers disagree on."""
-    found = (_finding(facts, field) for field in FIELDS)
+    told = _without_parents(facts)
+    found = (_finding(told, field) for field in FIELDS)
     return [finding for finding in found if finding is not None]
 
 
@@ -48,6 +50,20 @@ def summarize(facts: Mapping[int, Facts]) -> str:
     names = sorted({claim.launcher for own in facts.values() for claim in own.claims})
     known = ", ".join(name for name in names if name != "environment")
     return f"started by {known}" if known else "started with torch's own variables"
+
+
+def _without_parents(facts: Mapping[int, Facts]) -> dict[int, Facts]:
+    """Return the facts without what is said of a process that started several ranks.
+
+    A script in one task a node (torch.multiprocessing.spawn, say) hands that task's variables on
+    to its ranks, and numbers them itself.
+    """
+    uses = Counter((each.launcher, each.rank) for own in facts.values() for each in own.claims[1:])
+    parents = {launcher for (launcher, _), count in uses.items() if count > 1}
+    return {
+        rank: Facts(own.host, [each for each in own.claims if each.launcher not in parents])
+        for rank, own in facts.items()
+    }
 
 
 def _finding(facts: Mapping[int, Facts], field: str) -> Finding | None:

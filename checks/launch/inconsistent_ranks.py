@@ -4,8 +4,8 @@ Why it matters
     With one wrong RANK, WORLD_SIZE, MASTER_ADDR or MASTER_PORT the job hangs at its start, until
     a timeout ("1/2 clients joined") that names nobody; a wrong LOCAL_RANK shares a GPU.
 What to do
-    Start one torchrun command a host, or set the variables in one place of the launch script:
-    RANK is 0..WORLD_SIZE-1 over all hosts, LOCAL_RANK 0..LOCAL_WORLD_SIZE-1 on each of them.
+    Start one torchrun command a host, or set the variables in one place: RANK is 0..WORLD_SIZE-1
+    over all hosts, LOCAL_RANK 0..LOCAL_WORLD_SIZE-1 on each of them.
 """
 
 import os
@@ -30,13 +30,13 @@ ONCE = "start each RANK of 0..WORLD_SIZE-1 once, on every node; a second job nee
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """Who a process takes itself for: the text of those variables that are set."""
+    """Who a process takes itself for: the variables that are set; the GPUs it may choose from."""
 
     seat: int
     host: str
     pid: int
-    on_gpu: bool
     variables: dict[str, str]
+    gpus: int = 0
 
     @property
     def rank(self) -> int:
@@ -46,9 +46,8 @@ class Facts(msgspec.Struct, frozen=True):
     @property
     def values(self) -> dict[str, Any]:
         """Return the variables that make sense, numbers as numbers."""
-        told = self.variables.items()
-        texts = {name: text.casefold() for name, text in told if name not in LIMITS}
-        digits = {name: int(text) for name, text in told if name in LIMITS and text.isdecimal()}
+        texts = {n: t.casefold() for n, t in self.variables.items() if n not in LIMITS}
+        digits = {n: int(t) for n, t in self.variables.items() if n in LIMITS and t.isdecimal()}
         return texts | {name: n for name, n in digits.items() if n in LIMITS[name]}
 
     def lack(self, names: Sequence[str]) -> str:
@@ -60,8 +59,9 @@ class Facts(msgspec.Struct, frozen=True):
 def probe(ctx: Context) -> Facts:
     """Return what this process finds in its environment; an empty variable counts as unset."""
     ctx.require_meeting()
-    read = {name: ctx.environ.get(name, "").strip() for name in (*NEEDED, *HANDY, "GROUP_RANK")}
-    return Facts(ctx.rank, ctx.host, os.getpid(), ctx.on_gpu, {n: t for n, t in read.items() if t})
+    told = {HANDY[1]: ctx.environ.get("LOCAL_SIZE", "")} | dict(ctx.environ)  # as DeepSpeed calls it
+    kept = {n: t for n in (*NEEDED, *HANDY, "GROUP_RANK") if (t := told.get(n, "").strip())}
+    return Facts(ctx.rank, ctx.host, os.getpid(), kept, ctx.gpus if ctx.on_gpu else 0)
 
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:
@@ -69,16 +69,16 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
     came = [facts[seat] for seat in sorted(facts)]
     # Two agents of torchrun may share a host, or the name of one: GROUP_RANK tells them apart.
     places = _grouped(((p.host, p.values.get("GROUP_RANK")), p) for p in came)
-    ranks = list(_wrong_ranks(came))
-    local = [] if ranks else [found for who in places.values() for found in _wrong_local(who)]
-    return [*_unfit(came), *_differing(came), *ranks, *local]
+    local = (found for who in places.values() for found in _wrong_local(who))
+    return [*_unfit(came), *_differing(came), *(list(_wrong_ranks(came)) or local)]
 
 
 def _unfit(came: Sequence[Facts]) -> Iterator[Finding]:
     for names in (NEEDED, HANDY):
         for what, who in _grouped((p.lack(names), p) for p in came).items():
-            # Scripts choose their GPU by LOCAL_RANK; on a CPU, only habit asks for it.
-            lesser = Severity.WARNING if who[0].on_gpu or "'" in what else Severity.INFO
+            # Scripts choose among several GPUs by LOCAL_RANK; otherwise only habit asks for it.
+            chooses = HANDY[0] in what and any(p.gpus > 1 for p in who)
+            lesser = Severity.WARNING if chooses or "'" in what else Severity.INFO
             yield _finding(who, what, SET, Severity.ERROR if names is NEEDED else lesser)
 
 
@@ -93,7 +93,7 @@ def _differing(came: Sequence[Facts]) -> Iterator[Finding]:
             odd[name] = [p for who in groups.values() for p in who if tied or len(who) < most]
             said += [f"{name} {value} on {_named(who)}" for value, who in groups.items()]
     if odd:
-        gravity = Severity.WARNING if [*odd] == ["MASTER_ADDR"] else Severity.ERROR  # two names?
+        gravity = Severity.INFO if [*odd] == ["MASTER_ADDR"] else Severity.ERROR  # all have met
         what = f"{' and '.join(odd)} not the same everywhere: {'; '.join(said)}"
         yield _finding([p for who in odd.values() for p in who], what, SET, gravity)
 

@@ -15,6 +15,7 @@ import msgspec
 
 from ddpcheck.check import Context, Skip
 from ddpcheck.finding import Confidence, Finding, Severity
+from ddpcheck.launch.claims import is_below_mpis_daemon
 from ddpcheck.measures.slurm import is_task_of_srun, tasks_on_nodes
 from ddpcheck.measures.words import listed
 
@@ -57,8 +58,8 @@ def probe(ctx: Context) -> Facts:
         raise Skip("srun did not start this process")
     if environ.get("SLURM_HET_SIZE", "1") != "1":
         raise Skip("the tasks of a heterogeneous job are counted for each of its components")
-    import torch
-
+    if "RAY_JOB_ID" in environ or is_below_mpis_daemon(environ):
+        raise Skip("srun started a daemon of Ray or mpirun, and that this process")
     told = {name: environ.get(name, "").strip() for name in READ}
     return Facts(
         host=ctx.host,
@@ -66,7 +67,7 @@ def probe(ctx: Context) -> Facts:
         numbers={name: int(text) for name, text in told.items() if text.isdecimal()},
         tasks_on_nodes=tuple(tasks_on_nodes(environ.get("SLURM_STEP_TASKS_PER_NODE", ""))),
         has_agent=any(name in environ for name in AGENTS),
-        gpus=torch.cuda.device_count() if ctx.on_gpu else 0,
+        gpus=ctx.gpus if ctx.on_gpu else 0,
     )
 
 
@@ -77,19 +78,17 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
     # A task may start ranks of its own, as DeepSpeed's launcher does: then tasks say nothing.
     ids = [own.numbers.get("SLURM_PROCID", 0) for own in facts.values()]
     claimed = all(o.numbers.get("RANK", i) == i for i, o in zip(ids, facts.values(), strict=True))
-    steps = {own.step for own in facts.values()}
-    if len(steps) == 1 and min(own.tasks for own in facts.values()) <= 1:
-        return list(_fewer_than_asked(facts))
-    if len(steps) > 1 or not claimed:
+    alone = min(own.tasks for own in facts.values()) <= 1
+    if len({own.step for own in facts.values()}) > 1 or not (alone or claimed):
         return []
-    return [*_crowded(facts), *(list(_world(facts)) or _fewer_than_asked(facts))]
+    found = [] if alone else [*_uneven(facts), *_world(facts)]
+    return found or list(_fewer_than_asked(facts))
 
 
 def summarize(facts: Mapping[int, Facts]) -> str:
     """Return how many tasks on how many nodes."""
     own = next(iter(facts.values()))
-    inside = ", torchrun inside" * own.has_agent
-    return f"{own.tasks} task(s) of srun on {own.nodes} node(s){inside}"
+    return f"{own.tasks} task(s) of srun on {own.nodes} node(s){', torchrun inside' * own.has_agent}"
 
 
 def _agents(facts: Mapping[int, Facts]) -> Iterator[Finding]:
@@ -114,15 +113,17 @@ def _world(facts: Mapping[int, Facts]) -> Iterator[Finding]:
             yield _finding(ranks, "more tasks than ranks", told, ONE_A_RANK, Severity.WARNING)
 
 
-def _crowded(facts: Mapping[int, Facts]) -> Iterator[Finding]:
+def _uneven(facts: Mapping[int, Facts]) -> Iterator[Finding]:
     hosts = Counter(own.host for own in facts.values())
     given = {own.host: own.numbers.get("SLURM_GPUS_ON_NODE", 0) for own in facts.values()}
-    bad = [h for h, gpus in given.items() if 0 < gpus < hosts[h]]
-    ranks = [rank for rank, own in facts.items() if own.host in bad and own.gpus]
-    if ranks:
-        told = f"{hosts[bad[0]]} tasks on {bad[0]}, and Slurm gave it {given[bad[0]]} GPU(s)"
-        told += f"; the same on {len(bad) - 1} other host(s)" * (len(bad) > 1)
-        yield _finding(ranks, "more tasks than GPUs", told, ONE_A_RANK, Severity.WARNING)
+    seen = {own.host: own.gpus for own in facts.values()}
+    few = [h for h, gpus in given.items() if 0 < gpus < hosts[h] and seen[h]]
+    idle = [h for h, gpus in given.items() if hosts[h] < min(gpus, seen[h])]  # a task sees its own
+    for bad, title in ((few, "more tasks than GPUs"), (idle, "fewer tasks than GPUs")):
+        if ranks := [rank for rank, own in facts.items() if own.host in bad]:
+            told = f"{hosts[bad[0]]} tasks on {bad[0]}, and Slurm gave it {given[bad[0]]} GPU(s)"
+            told += f"; the same on {len(bad) - 1} other host(s)" * (len(bad) > 1)
+            yield _finding(ranks, title, told, ONE_A_RANK, Severity.WARNING)
 
 
 def _fewer_than_asked(facts: Mapping[int, Facts]) -> Iterator[Finding]:
@@ -132,11 +133,9 @@ def _fewer_than_asked(facts: Mapping[int, Facts]) -> Iterator[Finding]:
         told = f"SLURM_NTASKS_PER_NODE is {asked}, and the step has {own.tasks} tasks: "
         told += f"{listed(own.tasks_on_nodes)} on its nodes"
         # That srun was told something else than sbatch may be meant, unless GPUs idle.
-        idle = own.tasks > 1 and any(
-            o.gpus > max(o.tasks_on_nodes, default=0) for o in facts.values()
-        )
-        gravity = Severity.WARNING if idle else Severity.INFO
-        yield _finding(list(facts), "tasks a node not as asked for", told, ONE_A_RANK, gravity)
+        idle = own.tasks > 1 and any(o.gpus > max(own.tasks_on_nodes) for o in facts.values())
+        title, gravity = "tasks a node not as asked for", Severity.WARNING if idle else Severity.INFO
+        yield _finding(list(facts), title, told, ONE_A_RANK, gravity)
 
 
 def _finding(ranks: Sequence[int], title: str, told: str, fix: str, gravity: Severity) -> Finding:

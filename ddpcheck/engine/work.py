@@ -72,6 +72,8 @@ class RankWork:
             timeout=timedelta(seconds=self.assignment.deadline_s),
             machine=machine(),
             script=source_of(self.settings.target),
+            gpus=torch.cuda.device_count(),
+            asked_backend=self.settings.backend,
             meeting=self.meeting,
             store=PrefixStore("probes", self.store),
         )

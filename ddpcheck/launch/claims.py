@@ -27,12 +27,14 @@ class Claim(msgspec.Struct, frozen=True):
 
 
 TORCH = "environment"
+ALONE = ("", "1")
 # Sources: torch/distributed/rendezvous.py; srun's manual, "OUTPUT ENVIRONMENT VARIABLES"; Open MPI's
 # documentation, "Environment variables defined by mpirun"; MPICH's and Intel MPI's Hydra, PALS and
-# MVAPICH2's user guides. The first that is there is taken: torch's own variables win, and Slurm
-# starts the ranks of an MPI job too.
+# MVAPICH2's user guides. The first that is there is taken: torch's own variables win, and so do
+# Slurm's where they agree with those of MPI, which srun sets for an MPI program too.
 LAUNCHERS = {
-    TORCH: Names("RANK", ("WORLD_SIZE",), ("LOCAL_RANK",), ("LOCAL_WORLD_SIZE",)),
+    # DeepSpeed's launcher calls the last one LOCAL_SIZE.
+    TORCH: Names("RANK", ("WORLD_SIZE",), ("LOCAL_RANK",), ("LOCAL_WORLD_SIZE", "LOCAL_SIZE")),
     # SLURM_NTASKS alone does not tell: it is set in a batch script too, which is no task of a step.
     "slurm": Names("SLURM_PROCID", ("SLURM_STEP_NUM_TASKS",), ("SLURM_LOCALID",)),
     "openmpi": Names(
@@ -65,6 +67,8 @@ ON_TORCHS_NAMES = (
     ("ray", "RAY_JOB_ID"),
     ("pytorchjob", "PET_NNODES"),
 )
+# What starts ranks of its own in each task of srun: they inherit the variables of that task.
+NESTED = ("DDPCHECK_LAUNCHED", "TORCHELASTIC_RUN_ID", "CROSS_SIZE", "RAY_JOB_ID")
 
 
 def claims(environ: Mapping[str, str]) -> list[Claim]:
@@ -76,14 +80,29 @@ def claims(environ: Mapping[str, str]) -> list[Claim]:
     return list(_claims(environ))
 
 
+def is_below_mpis_daemon(environ: Mapping[str, str]) -> bool:
+    """Return whether Slurm's variables are those of a daemon that mpirun put on this node.
+
+    Inside an allocation mpirun starts its daemons with srun, one a node, and they the ranks: each
+    rank has the SLURM_PROCID of its daemon, and finds the number of daemons for that of tasks.
+    Source: PRRTE's plm/slurm, Hydra's bootstrap server "slurm".
+    """
+    slurm = _claim("slurm", LAUNCHERS["slurm"], environ)
+    mpi = [_claim(each, LAUNCHERS[each], environ) for each in ("openmpi", "mvapich", "pmi")]
+    several = [each for each in mpi if each.rank and each.world_size not in ALONE]
+    step = (slurm.rank, slurm.world_size)
+    return bool(slurm.rank) and any((each.rank, each.world_size) != step for each in several)
+
+
 def _claims(environ: Mapping[str, str]) -> Iterator[Claim]:
     if environ.get("RANK") or environ.get("LOCAL_RANK"):
         yield _claim(_on_torchs_names(environ), LAUNCHERS[TORCH], environ)
-        if "TORCHELASTIC_RUN_ID" in environ or "DDPCHECK_LAUNCHED" in environ:
+        if any(name in environ for name in NESTED):
             return
+    inherited = {TORCH, "slurm"} if is_below_mpis_daemon(environ) else {TORCH}
     for launcher, names in LAUNCHERS.items():
         claim = _claim(launcher, names, environ)
-        if launcher != TORCH and claim.rank and claim.world_size not in ("", "1"):
+        if launcher not in inherited and claim.rank and claim.world_size not in ALONE:
             yield claim
 
 

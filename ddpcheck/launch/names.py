@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ddpcheck.launch.claims import Claim, claims
 from ddpcheck.measures.slurm import hosts_of, tasks_on_nodes
 
 LOOPBACK = "127.0.0.1"
 # What tells two jobs on one host apart, so that each meets at a port of its own.
-JOBS = (
-    ("SLURM_JOB_ID", "SLURM_STEP_ID"),
-    ("PMIX_NAMESPACE",),
-    ("OMPI_MCA_ess_base_jobid",),
-    ("PMI_JOBID",),
-)
+STEP = ("SLURM_JOB_ID", "SLURM_STEP_ID")
+# Below mpirun the step is that of its daemons, and the ranks on its own node have none.
+JOBS = (("PMIX_NAMESPACE",), ("OMPI_MCA_ess_base_jobid",), ("PMI_JOBID",), STEP[:1])
 # Ports for the meeting: above those of services, below those that Linux gives out by itself
 # (net.ipv4.ip_local_port_range begins at 32768).
 FIRST_PORT, PORTS = 16384, 16384
@@ -31,14 +28,15 @@ def in_torchs_names(environ: Mapping[str, str]) -> dict[str, str]:
     claim = next(iter(claims(environ)), None)
     if claim is None or environ.get("RANK") or environ.get("LOCAL_RANK"):
         return {}
-    local_size = claim.local_world_size or _slurms_local_size(environ)
+    by_slurm = claim.launcher == "slurm"
+    local_size = claim.local_world_size or (_slurms_local_size(environ) if by_slurm else "")
     told = {
         "RANK": claim.rank,
         "WORLD_SIZE": claim.world_size,
         "LOCAL_RANK": claim.local_rank,
         "LOCAL_WORLD_SIZE": local_size,
         "MASTER_ADDR": _address(claim, local_size, environ),
-        "MASTER_PORT": str(_port(environ)),
+        "MASTER_PORT": str(_port(environ, (STEP,) if by_slurm else JOBS)),
     }
     return {name: environ.get(name) or value for name, value in told.items() if value}
 
@@ -54,12 +52,12 @@ def _address(claim: Claim, local_size: str, environ: Mapping[str, str]) -> str:
         return LOOPBACK
     nodes = environ.get("SLURM_STEP_NODELIST") or environ.get("SLURM_JOB_NODELIST", "")
     if claim.launcher == "slurm" and nodes:
-        return hosts_of(nodes)[0]
+        return next(iter(hosts_of(nodes)), "")
     return ""
 
 
-def _port(environ: Mapping[str, str]) -> int:
-    for names in JOBS:
+def _port(environ: Mapping[str, str], jobs: Sequence[tuple[str, ...]]) -> int:
+    for names in jobs:
         job = ".".join(environ.get(name, "") for name in names)
         if environ.get(names[0]):
             return FIRST_PORT + zlib.crc32(job.encode()) % PORTS

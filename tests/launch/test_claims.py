@@ -2,7 +2,7 @@
 
 import pytest
 
-from ddpcheck.launch.claims import Claim, claims
+from ddpcheck.launch.claims import Claim, claims, is_below_mpis_daemon
 from ddpcheck.launch.identity import identity, started_by_launcher
 
 TORCH = {"RANK": "1", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
@@ -25,6 +25,16 @@ OPENMPI = {
     "PMIX_NAMESPACE": "1234567",
 }
 HYDRA = {"PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"}
+# What a daemon of mpirun on the second of four nodes hands on: it is task 0 of three.
+DAEMON = SLURM_JOB | {
+    "SLURM_STEP_ID": "0",
+    "SLURM_PROCID": "0",
+    "SLURM_LOCALID": "0",
+    "SLURM_NODEID": "0",
+    "SLURM_STEP_NUM_TASKS": "3",
+    "SLURM_STEP_TASKS_PER_NODE": "1(x3)",
+    "SLURM_STEP_NODELIST": "node[2-4]",
+}
 
 
 @pytest.mark.parametrize(
@@ -76,8 +86,35 @@ def test_who_is_alone_is_no_rank(environ: dict[str, str]) -> None:
     assert not started_by_launcher(environ)
 
 
-def test_a_worker_of_torchrun_is_no_rank_of_what_started_torchrun() -> None:
-    assert len(claims(SLURM_TASK | TORCH | {"TORCHELASTIC_RUN_ID": "none"})) == 1
+@pytest.mark.parametrize(
+    "name", ["TORCHELASTIC_RUN_ID", "DDPCHECK_LAUNCHED", "CROSS_SIZE", "RAY_JOB_ID"]
+)
+def test_a_worker_of_torchrun_is_no_rank_of_what_started_torchrun(name: str) -> None:
+    assert len(claims(SLURM_TASK | TORCH | {name: "1"})) == 1
+
+
+@pytest.mark.parametrize("mpi", [OPENMPI, HYDRA])
+def test_a_rank_of_mpirun_is_no_task_of_the_srun_that_started_its_daemon(
+    mpi: dict[str, str],
+) -> None:
+    environ = DAEMON | mpi
+    assert claims(environ) == claims(mpi)
+    assert is_below_mpis_daemon(environ)
+    assert identity(environ | PLACE).rank == 1
+    # As a rank, with torch's names beside it.
+    assert [each.launcher for each in claims(environ | TORCH)][1:] == [claims(mpi)[0].launcher]
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        pytest.param(SLURM_TASK | {"PMI_RANK": "1", "PMI_SIZE": "4"}, id="srun --mpi=pmi2"),
+        pytest.param(SLURM_TASK | {"PMI_RANK": "0", "PMI_SIZE": "1"}, id="a leftover of one rank"),
+    ],
+)
+def test_a_task_of_srun_is_one_of_an_mpi_program_too(environ: dict[str, str]) -> None:
+    assert claims(environ)[0] == Claim("slurm", "1", "4", "1")
+    assert not is_below_mpis_daemon(environ)
 
 
 def test_two_launchers_both_have_their_say() -> None:

@@ -1,7 +1,7 @@
 """torch's variables, for a rank whose launcher has names of its own."""
 
 import pytest
-from test_claims import HYDRA, OPENMPI, PLACE, SLURM_TASK, TORCH
+from test_claims import DAEMON, HYDRA, OPENMPI, PLACE, SLURM_JOB, SLURM_TASK, TORCH
 
 from ddpcheck.errors import UsageError
 from ddpcheck.launch.identity import identity
@@ -27,6 +27,19 @@ def test_all_ranks_of_a_step_are_told_the_same_place() -> None:
     other = SLURM_TASK | {"SLURM_PROCID": "3", "SLURM_NODEID": "1", "SLURM_LOCALID": "1"}
     one, two = in_torchs_names(SLURM_TASK), in_torchs_names(other)
     assert (one["MASTER_ADDR"], one["MASTER_PORT"]) == (two["MASTER_ADDR"], two["MASTER_PORT"])
+
+
+@pytest.mark.parametrize("mpi", [OPENMPI, HYDRA])
+def test_ranks_of_mpirun_in_an_allocation_meet_at_one_port(mpi: dict[str, str]) -> None:
+    # Those on mpirun's own node are in no step of srun, and the others in that of its daemons.
+    of_four = mpi | {name: "4" for name in mpi if name.endswith("_SIZE") and "LOCAL" not in name}
+    beside, remote = in_torchs_names(SLURM_JOB | of_four), in_torchs_names(DAEMON | of_four)
+    assert beside == remote
+    assert (remote["RANK"], remote["WORLD_SIZE"], remote["LOCAL_WORLD_SIZE"]) == ("1", "4", "2")
+
+
+def test_a_list_of_nodes_that_cannot_be_read_names_no_address() -> None:
+    assert "MASTER_ADDR" not in in_torchs_names(SLURM_TASK | {"SLURM_STEP_NODELIST": "node[1-"})
 
 
 @pytest.mark.parametrize("environ", [OPENMPI, HYDRA])

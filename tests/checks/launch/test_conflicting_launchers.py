@@ -54,9 +54,34 @@ def test_silent(claims: list[Claim]) -> None:
 
 
 def test_many_ranks_make_one_finding_of_one_line() -> None:
-    odd = said(("environment", "0", "2", "0"), ("slurm", "0", "4", "0"))
-    (finding,) = judge(ranks(*[odd] * 1000))
-    assert "and 992 more" in finding.message
+    each = (said(("environment", "0", "2", "0"), ("slurm", str(r), "4", "0")) for r in range(1000))
+    found = judge(ranks(*each))[0]
+    assert "and 992 more" in found.message
+
+
+def nested(nodes: int, local: int) -> dict[int, Facts]:
+    """Return the ranks that a script started in one task of srun a node."""
+    world = str(nodes * local)
+    return ranks(
+        *(
+            said(("environment", str(r), world, str(r % local)), ("slurm", f"{r // local}", str(nodes), "0"))
+            for r in range(nodes * local)
+        )
+    )
+
+
+@pytest.mark.parametrize(("nodes", "local"), [(2, 8), (64, 2), (3, 1)])
+def test_ranks_that_a_task_of_srun_started_have_its_number_and_their_own(
+    nodes: int, local: int
+) -> None:
+    facts = nested(nodes, local)
+    assert judge(facts) == []
+    assert len(facts[0].claims) == 2
+
+
+def test_one_task_may_start_more_ranks_than_another() -> None:
+    facts = nested(2, 2)
+    assert judge({rank: facts[rank] for rank in (0, 1, 2)}) == []
 
 
 def test_the_environment_is_read() -> None:

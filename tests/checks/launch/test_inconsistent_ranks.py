@@ -1,3 +1,4 @@
+import msgspec
 import pytest
 
 from ddpcheck.checks.launch.inconsistent_ranks import Facts, judge
@@ -6,9 +7,9 @@ from ddpcheck.finding import Confidence, Severity
 Ranks = dict[int, Facts]
 
 
-def one(seat: int, host: str, variables: dict[str, object], *, on_gpu: bool = False) -> Facts:
+def one(seat: int, host: str, variables: dict[str, object]) -> Facts:
     told = {name: str(value) for name, value in variables.items() if value is not None}
-    return Facts(seat, host, 100 + seat, on_gpu, told)
+    return Facts(seat, host, 100 + seat, told)
 
 
 def torchrun(world: int, hosts: int = 1, **changed: object) -> Ranks:
@@ -39,13 +40,15 @@ def by_hand(world: int, hosts: int = 1, **changed: object) -> Ranks:
 
 def but(ranks: Ranks, seat: int, **changed: object) -> Ranks:
     old = ranks[seat]
-    return ranks | {seat: one(seat, old.host, old.variables | changed, on_gpu=old.on_gpu)}
+    return ranks | {seat: one(seat, old.host, old.variables | changed)}
 
 
 def on_host(ranks: Ranks, host: str) -> Ranks:
-    return {
-        seat: Facts(seat, host, own.pid, own.on_gpu, own.variables) for seat, own in ranks.items()
-    }
+    return {seat: msgspec.structs.replace(own, host=host) for seat, own in ranks.items()}
+
+
+def seeing(ranks: Ranks, gpus: int) -> Ranks:
+    return {seat: msgspec.structs.replace(own, gpus=gpus) for seat, own in ranks.items()}
 
 
 def without(ranks: Ranks, *gone: int) -> Ranks:
@@ -83,21 +86,30 @@ def test_agents_of_different_sizes_are_silent() -> None:
     assert judge(facts) == []
 
 
-@pytest.mark.parametrize("facts", [without_locals(1), without_locals(16, hosts=2)])
+@pytest.mark.parametrize(
+    "facts",
+    [
+        pytest.param(without_locals(1), id="one rank on a CPU"),
+        pytest.param(without_locals(16, hosts=2), id="16 ranks on CPUs"),
+        pytest.param(seeing(without_locals(2, hosts=2), 1), id="a PyTorchJob, one GPU a pod"),
+        pytest.param(seeing(by_hand(8, LOCAL_WORLD_SIZE=None), 8), id="who chooses by LOCAL_RANK"),
+    ],
+)
 def test_ranks_by_hand_without_local_variables_are_no_more_than_information(facts: Ranks) -> None:
     (finding,) = judge(facts)
     assert finding.severity is Severity.INFO
     assert finding.ranks == tuple(range(len(facts)))
 
 
-def test_ranks_on_gpus_without_local_rank_are_a_warning() -> None:
-    told = without_locals(2)
-    facts = {
-        seat: Facts(seat, o.host, o.pid, on_gpu=True, variables=o.variables)
-        for seat, o in told.items()
-    }
-    (finding,) = judge(facts)
+def test_ranks_that_see_several_gpus_and_have_no_local_rank_are_a_warning() -> None:
+    (finding,) = judge(seeing(without_locals(2), 2))
     assert finding.severity is Severity.WARNING
+
+
+def test_two_names_of_an_address_at_which_all_have_met_are_information() -> None:
+    (finding,) = judge(but(torchrun(4), 2, MASTER_ADDR="10.0.0.1"))
+    assert (finding.severity, finding.ranks) == (Severity.INFO, (2,))
+    assert "10.0.0.1" in finding.message
 
 
 @pytest.mark.parametrize(
@@ -190,7 +202,6 @@ def test_error_is_one_finding_that_names_the_ranks(
 @pytest.mark.parametrize(
     ("facts", "ranks"),
     [
-        pytest.param(but(torchrun(4), 2, MASTER_ADDR="10.0.0.1"), (2,), id="one host, two names"),
         pytest.param(by_hand(2, LOCAL_WORLD_SIZE=4), (0, 1), id="LOCAL_WORLD_SIZE is too large"),
         pytest.param(
             but(by_hand(4), 3, LOCAL_WORLD_SIZE=8), (0, 1, 2, 3), id="LOCAL_WORLD_SIZE differs"

@@ -14,12 +14,25 @@ def context(environ: dict[str, str], device: str = "cpu") -> Context:
 
 def test_probe_reads_only_its_variables_as_they_stand() -> None:
     read = probe(context({"RANK": " one ", "WORLD_SIZE": "2", "API_TOKEN": "secret"}))
-    assert read == Facts(1, "node0", os.getpid(), False, {"RANK": "one", "WORLD_SIZE": "2"})
+    assert read == Facts(1, "node0", os.getpid(), {"RANK": "one", "WORLD_SIZE": "2"})
 
 
 def test_probe_takes_an_empty_variable_for_unset() -> None:
-    read = probe(context({"MASTER_ADDR": " ", "GROUP_RANK": "0"}, device="cuda:1"))
-    assert (read.variables, read.on_gpu) == ({"GROUP_RANK": "0"}, True)
+    read = probe(context({"MASTER_ADDR": " ", "GROUP_RANK": "0"}))
+    assert read.variables == {"GROUP_RANK": "0"}
+
+
+@pytest.mark.parametrize(("device", "gpus"), [("cuda:1", 8), ("cpu", 0)])
+def test_probe_counts_gpus_where_the_run_uses_them(device: str, gpus: int) -> None:
+    assert probe(replace(context({}, device), gpus=8)).gpus == gpus
+
+
+def test_what_deepspeed_calls_the_local_size_is_one() -> None:
+    own = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "node0", "MASTER_PORT": "29500"}
+    deepspeed = own | {"LOCAL_RANK": "1", "LOCAL_SIZE": "2"}
+    read = probe(replace(context(deepspeed, device="cuda:1"), gpus=8))
+    assert read.variables == own | {"LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
+    assert probe(context(deepspeed | {"LOCAL_WORLD_SIZE": "4"})).variables["LOCAL_WORLD_SIZE"] == "4"
 
 
 def test_judge_takes_what_the_probe_measured() -> None:

@@ -95,6 +95,28 @@ def test_more_tasks_than_gpus() -> None:
     assert "1 other host" in found.message
 
 
+def test_gpus_that_idle() -> None:
+    # srun --ntasks-per-node=1 python -m ddpcheck run, on nodes of which the job has 8 GPUs each.
+    facts = job(local=1, SLURM_GPUS_ON_NODE=8)
+    found = only({r: msgspec.structs.replace(own, gpus=8) for r, own in facts.items()})
+    assert (found.severity, found.ranks) == (Severity.WARNING, (0, 1))
+    assert (found.title, "1 tasks on node0" in found.message) == ("fewer tasks than GPUs", True)
+    assert "Slurm gave it 8 GPU(s)" in found.message
+
+
+@pytest.mark.parametrize(
+    ("given", "seen"),
+    [
+        pytest.param(8, 1, id="each task is shown one"),
+        pytest.param(1, 8, id="the job was given no more"),
+        pytest.param(8, 0, id="a run on CPUs"),
+    ],
+)
+def test_gpus_that_are_not_the_tasks_own_do_not_idle(given: int, seen: int) -> None:
+    facts = job(local=1, SLURM_GPUS_ON_NODE=given)
+    assert judge({r: msgspec.structs.replace(own, gpus=seen) for r, own in facts.items()}) == []
+
+
 def test_more_tasks_than_gpus_is_nothing_on_cpus() -> None:
     facts = job(SLURM_GPUS_ON_NODE=4)
     assert judge({r: msgspec.structs.replace(own, gpus=0) for r, own in facts.items()}) == []

@@ -36,6 +36,11 @@ def test_probe_sees_the_agent() -> None:
         pytest.param({"SLURM_PROCID": "0", "SLURM_NTASKS": "8"}, id="a batch script"),
         pytest.param(STEP | {"SLURM_STEP_ID": "4294967290"}, id="an interactive shell"),
         pytest.param(STEP | {"SLURM_HET_SIZE": "2"}, id="a heterogeneous job"),
+        pytest.param(STEP | {"RAY_JOB_ID": "01000000"}, id="a worker of Ray"),
+        pytest.param(
+            STEP | {"OMPI_COMM_WORLD_RANK": "9", "OMPI_COMM_WORLD_SIZE": "24"},
+            id="a rank of mpirun below its daemon",
+        ),
     ],
 )
 def test_what_is_no_task_is_skipped(environ: dict[str, str]) -> None:
