@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 from ddpcheck import __version__
 from ddpcheck.errors import DdpcheckError, ExitCode, UsageError
+from ddpcheck.launch.exit_codes import leave_exit_code
 
 HIGHEST_PORT = 65535
 # torch.distributed.launch and deepspeed hand it to what they start, beside the variable.
@@ -34,7 +35,12 @@ Every option can be set by a variable: --report-dir by DDPCHECK_REPORT_DIR, and 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
-    words = sys.argv[1:] if argv is None else argv
+    code = _exit_code(sys.argv[1:] if argv is None else argv)
+    leave_exit_code(os.environ, code)
+    return code
+
+
+def _exit_code(words: Sequence[str]) -> int:
     given = [word for word in words if not LOCAL_RANK.fullmatch(word)]
     options = build_parser().parse_args(given)
     try:

@@ -18,7 +18,7 @@ from ddpcheck.engine.rundir import discard, keep_report, make_run_dir, new_run_i
 from ddpcheck.errors import ExitCode, LaunchError, ReportError, UsageError
 from ddpcheck.launch.endings import REQUESTS_TO_END
 from ddpcheck.launch.gpus import visible_gpus
-from ddpcheck.launch.identity import require_whole_job, started_by_launcher
+from ddpcheck.launch.identity import require_one_rank, require_whole_job, started_by_launcher
 from ddpcheck.report import (
     REPORT_NAME,
     Report,
@@ -39,6 +39,7 @@ def run(settings: RunSettings, options: LaunchOptions, argv: Sequence[str]) -> i
     if settings.select or settings.skip:
         select(catalogue(), settings.select, settings.skip)  # a wrong name is told at once
     if started_by_launcher(os.environ):
+        require_one_rank(os.environ, options.nproc_per_node)
         from ddpcheck.engine.rank import run_rank
 
         return run_rank(settings, new_run_id(), _Printer(settings.format))
@@ -52,6 +53,7 @@ def run(settings: RunSettings, options: LaunchOptions, argv: Sequence[str]) -> i
 def train(settings: TrainSettings, options: LaunchOptions, argv: Sequence[str]) -> int:
     """Carry out ``ddpcheck train``: as one rank inside a launcher, or start the ranks."""
     if started_by_launcher(os.environ):
+        require_one_rank(os.environ, options.nproc_per_node)
         from ddpcheck.train.rank import train_rank
 
         return train_rank(settings)

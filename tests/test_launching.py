@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import IO
 
 import psutil
-from real_ranks import command
+import pytest
+from real_ranks import command, target
 
 from ddpcheck.errors import ExitCode
 from ddpcheck.report import RankOutcome, Verdict, read_report
@@ -103,16 +104,49 @@ def test_ctrl_c_ends_every_process_and_reports_where_the_ranks_were(tmp_path: Pa
         assert "wait_for_the_end" in rank.last_seen.stack
 
 
+def two_nodes(folder: Path, *options: str) -> list[subprocess.Popen[str]]:
+    """Start ``ddpcheck run`` for two nodes of one rank each, which meet on this machine."""
+    launch = ["--nnodes", "2", "--nproc-per-node", "1", "--master-port", str(free_port())]
+    given = [*launch, "--profile", "quick", "--backend", "gloo", *options]
+    given += ["--report-dir", str(folder / "reports")]
+    return [start(folder, "run", *given, "--node-rank", str(node)) for node in range(2)]
+
+
 def test_two_hosts_meet_through_the_elastic_agent(tmp_path: Path) -> None:
-    options = ["--nnodes", "2", "--nproc-per-node", "1", "--master-port", str(free_port())]
-    options += ["--profile", "quick", "--select", "launch,collectives", "--backend", "gloo"]
-    options += ["--report-dir", str(tmp_path / "reports")]
-    nodes = [start(tmp_path, "run", *options, "--node-rank", str(node)) for node in range(2)]
+    nodes = two_nodes(tmp_path, "--select", "launch,collectives")
     told = [node.communicate(timeout=LIMIT_S) for node in nodes]
     assert [node.returncode for node in nodes] == [0, 0], told
     assert [stdout.count("verdict: PASS") for stdout, _ in told] == [1, 0]
     report = read_report(tmp_path / "reports/latest")
     assert (report.run.launcher, report.run.world_size) == ("torchrun", 2)
+
+
+@pytest.mark.parametrize(
+    ("target", "code"),
+    [
+        pytest.param("no_such_file.py:make", ExitCode.USAGE, id="usage"),
+        pytest.param(target("faults/dies_in_second_step:killed"), ExitCode.INCOMPLETE, id="lost"),
+        pytest.param(target("faults/nan_on_one_rank:regression"), ExitCode.FINDINGS, id="findings"),
+    ],
+)
+def test_the_exit_code_of_the_ranks_is_that_of_both_hosts(
+    target: str, code: ExitCode, tmp_path: Path
+) -> None:
+    nodes = two_nodes(tmp_path, "--select", "gradients", "--target", target)
+    told = [node.communicate(timeout=LIMIT_S) for node in nodes]
+    assert [node.returncode for node in nodes] == [code, code], told
+
+
+def test_what_is_interrupted_on_one_host_ends_so_on_both(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(SLOW)
+    nodes = two_nodes(tmp_path, "--select", "gradients", "--target", "slow.py:make")
+    for node in nodes:
+        assert node.stderr is not None
+        assert WAITING in read_until(node.stderr, WAITING, times=1)
+    (rank,) = [each for each in those_of(nodes[1].pid) if each.environ().get("RANK") == "1"]
+    rank.send_signal(signal.SIGINT)
+    told = [node.communicate(timeout=LIMIT_S) for node in nodes]
+    assert [node.returncode for node in nodes] == [ExitCode.INTERRUPTED] * 2, told
 
 
 def test_a_report_feeds_a_training_run(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ What to do
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -63,12 +63,12 @@ def probe(ctx: Context) -> Facts:
 
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:
-    """Return a finding for GPUs with fewer links than their like, and one for failing links."""
+    """Return a finding for GPUs with fewer links than they should, and one for failing links."""
     lost: dict[int, str] = {}
     bare: dict[int, str] = {}
     for rank, most, switched in _behind(facts):
         own = facts[rank]
-        told = f"{own.up} links up, {most} on others of its kind; down: {spans(own.down)}"
+        told = f"{own.up} of {most} links up; down: {spans(own.down) or 'unknown'}"
         # Cards may be bridged in pairs, with one left over; on a switch all links are used.
         (lost if own.up or switched else bare)[rank] = told
     failing = {r: _failing(own) for r, own in sorted(facts.items()) if _failing(own)}
@@ -91,14 +91,29 @@ def _recoveries(links: tuple[Link, ...]) -> dict[str, int]:
 
 
 def _behind(facts: Mapping[int, Facts]) -> Iterator[tuple[int, int, bool]]:
-    """Yield who has fewer links up than its like on its host, the most, and if by switches."""
-    kinds: dict[tuple[str, str], list[int]] = {}
+    """Yield who has fewer links up than it should, how many that is, and if switches join them."""
+    kinds: dict[str, dict[str, list[int]]] = {}
     for rank, own in sorted(facts.items()):
-        kinds.setdefault((own.host, own.name), []).append(rank)
-    for ranks in kinds.values():
-        most = max(facts[rank].up for rank in ranks)
-        switched = any(facts[rank].switched for rank in ranks)
-        yield from ((rank, most, switched) for rank in ranks if facts[rank].up < most)
+        kinds.setdefault(own.name, {}).setdefault(own.host, []).append(rank)
+    for hosts in kinds.values():
+        everywhere = [facts[rank] for ranks in hosts.values() for rank in ranks]
+        switched = any(own.switched for own in everywhere)
+        for ranks in hosts.values():
+            # Of a host of several GPUs, a virtual machine may have one, without its links.
+            is_part = len(ranks) == 1 and not facts[ranks[0]].up
+            among_all = switched and not is_part
+            most = _due(everywhere, len(hosts)) if among_all else max(facts[r].up for r in ranks)
+            yield from ((rank, most, among_all) for rank in ranks if facts[rank].up < most)
+
+
+def _due(kin: Sequence[Facts], hosts_count: int) -> int:
+    """Return how many links each of these GPUs should have up, which switches join.
+
+    All that the maker wired lead to switches. A switch that is down takes links from all GPUs of
+    its host, and they stay alike: other hosts show it, or else the links that the driver knows and
+    does not use. Where several hosts agree, no more of them are meant to be used.
+    """
+    return max(own.up + (len(own.down) if hosts_count == 1 else 0) for own in kin)
 
 
 def _failing(own: Facts) -> str:

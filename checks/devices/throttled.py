@@ -10,15 +10,16 @@ What to do
     GPU out of the job until then.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
 from ddpcheck.check import Context, Skip
 from ddpcheck.finding import Finding, Severity
-from ddpcheck.machine.gpu import Speed, gpu_of
+from ddpcheck.machine.gpu import Speed, gpu_of, speed_of
 from ddpcheck.measures.words import listed
 
+SIZE = 4096  # rows and columns: more work than a GPU's processors can do at once
 # The hardware's reasons come with this general one, which then adds nothing.
 GENERAL = "hardware slowdown"
 # Our choice: limits are rounded to clock steps and to watts; less is not worth a word.
@@ -28,7 +29,7 @@ RESET_LIMITS = "if that is not meant: nvidia-smi -i ID --reset-applications-cloc
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """The speed of this rank's GPU at this moment: clocks in MHz, limits in mW."""
+    """The speed of this rank's GPU at work: clocks in MHz, limits in mW."""
 
     host: str
     pci: str
@@ -36,14 +37,30 @@ class Facts(msgspec.Struct, frozen=True):
 
 
 def probe(ctx: Context) -> Facts:
-    """Return what slows this rank's GPU now, with its temperature and clocks."""
+    """Return what slows this rank's GPU while it works, with its temperature and clocks."""
     ctx.require_gpu()
     gpu = gpu_of(ctx.device)
     if isinstance(gpu, str):
         raise Skip(gpu)
     if gpu.speed.slowdowns is None:
         raise Skip("the driver does not tell what slows the GPU")
-    return Facts(ctx.host, gpu.pci, gpu.speed)
+    import torch
+
+    from ddpcheck.target.device_speed import seen_at_work
+
+    speeds = seen_at_work(ctx.device, SIZE, lambda: speed_of(ctx.device))
+    torch.cuda.empty_cache()
+    return Facts(ctx.host, gpu.pci, lasting(speeds))
+
+
+def lasting(speeds: Sequence[Speed]) -> Speed:
+    """Return the last speed, with those slowdowns that were there at every look.
+
+    A change of clocks is one for a moment (NVML API Reference, nvmlClocksEventReasonHwSlowdown).
+    """
+    kept = set.intersection(*(set(each.slowdowns or ()) for each in speeds))
+    slowdowns = tuple(reason for reason in speeds[-1].slowdowns or () if reason in kept)
+    return msgspec.structs.replace(speeds[-1], slowdowns=slowdowns)
 
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:

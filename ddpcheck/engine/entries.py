@@ -12,7 +12,10 @@ from ddpcheck.measures.testimony import Testimony
 
 
 class Present(msgspec.Struct, frozen=True, kw_only=True, tag="present"):
-    """A process has come, and says who it takes itself for."""
+    """A process has come, and says who it takes itself for.
+
+    ``blindness`` says why it sees no GPU, where the user wants one.
+    """
 
     rank: int
     local_rank: int
@@ -23,6 +26,7 @@ class Present(msgspec.Struct, frozen=True, kw_only=True, tag="present"):
     backend: str
     launcher: str
     versions: Mapping[str, str]
+    blindness: str = ""
 
 
 class Began(msgspec.Struct, frozen=True, tag="began"):

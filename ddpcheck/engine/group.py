@@ -17,6 +17,7 @@ from ddpcheck.errors import DdpcheckError
 from ddpcheck.launch.identity import Identity
 from ddpcheck.launch.meeting import join_store, key_prefix
 from ddpcheck.launch.stores import PrefixStore
+from ddpcheck.machine.driver import why_no_gpu
 
 # A collective that hangs is found by the sentinels, who know where each rank is: the group's own
 # timeout, which only makes the waiting ranks raise, comes after them.
@@ -25,16 +26,20 @@ GROUP_SLACK = timedelta(seconds=10)
 
 def presence(who: Identity, backend: str) -> Present:
     """Return what this process says of itself at the roll call."""
+    gpus = torch.cuda.device_count()
+    built_for = torch.version.cuda or torch.version.hip or ""
+    blind = backend == "nccl" and not gpus
     return Present(
         rank=who.rank,
         local_rank=who.local_rank,
         world_size=who.world_size,
         host=who.host,
         pid=os.getpid(),
-        gpus=torch.cuda.device_count(),
+        gpus=gpus,
         backend=backend,
         launcher=who.launcher,
         versions=_versions(),
+        blindness=why_no_gpu(os.environ, built_for) if blind else "",
     )
 
 

@@ -55,12 +55,14 @@ def described(run_id: str, settings: RunSettings, who: Identity, members: Sequen
 
 
 def refusal_of(members: Sequence[Present], settings: RunSettings) -> str:
-    """Return why these members cannot do what was asked, or ''."""
-    blind = [member for member in members if not member.gpus]
-    if settings.backend == "nccl" and blind:
-        first = blind[0]
-        return (
-            f"--backend nccl: rank {first.rank} on {first.host} sees no GPU; "
-            "use --backend gloo, or run where torch sees a GPU"
-        )
-    return ""
+    """Return why these members cannot do what was asked, or ''.
+
+    Where only some of them see a GPU, the run begins: its checks name the others, and the cause.
+    """
+    if settings.backend != "nccl" or any(member.gpus for member in members):
+        return ""
+    first = min(members, key=lambda member: member.rank)
+    return (
+        f"--backend nccl: rank {first.rank} on {first.host} sees no GPU ({first.blindness}), nor "
+        "does any other; use --backend gloo, or run where torch sees a GPU"
+    )

@@ -19,6 +19,7 @@ from ddpcheck.engine.signals import SignalMail
 from ddpcheck.engine.whereabouts import Whereabouts
 from ddpcheck.errors import ExitCode
 from ddpcheck.launch.error_file import leave_cause
+from ddpcheck.launch.exit_codes import leave_exit_code
 from ddpcheck.launch.host import ENDED
 from ddpcheck.measures.testimony import State, Testimony
 
@@ -90,6 +91,7 @@ class Sentinel:
         if end is None or self._where.retirement in self._wait_for_retirement():
             return
         leave_cause(os.environ, end.cause)
+        leave_exit_code(os.environ, end.exit_code)
         sys.stdout.flush()
         os._exit(end.exit_code)
 

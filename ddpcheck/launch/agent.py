@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 
+from ddpcheck.launch.exit_codes import VARIABLE, exit_code_of_ranks, kept_exit_codes
 from ddpcheck.launch.nodes import meet_nodes
 from ddpcheck.settings import LaunchOptions
 
@@ -18,11 +19,15 @@ def launch_with_agent(
 
     Every host must run the same command, each with its own --node-rank. Raises LaunchError when
     the hosts do not meet within ``deadline_s``: torch's agents would wait for each other, mute.
+    The exit code is that of the ranks; the agent's own would be 1 for every failure.
     """
     meet_nodes(options, deadline_s)
     command = [*agent_command(options, nproc), "-m", "ddpcheck", *arguments]
-    with subprocess.Popen(command, env=agent_environment(os.environ)) as agent:
-        return agent.wait()
+    with kept_exit_codes() as codes:
+        environment = agent_environment(os.environ) | {VARIABLE: str(codes)}
+        with subprocess.Popen(command, env=environment) as agent:
+            ended = agent.wait()
+        return exit_code_of_ranks(codes, ended)
 
 
 def agent_command(options: LaunchOptions, nproc: int) -> list[str]:

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
 from ddpcheck.errors import UsageError
-from ddpcheck.launch.claims import LAUNCHERS, TORCH, claims
+from ddpcheck.launch.claims import LAUNCHERS, NESTED, TORCH, claims
 from ddpcheck.launch.names import in_torchs_names
+from ddpcheck.network.reach import resolved
 
 HIGHEST_PORT = 65535
+# A name server that works answers in far less; one that does not is told of where it matters.
+LOOKUP_S = 2.0
+ANY_PORT = 1
 
 
 @dataclass(frozen=True)
@@ -57,6 +64,26 @@ def require_whole_job(environ: Mapping[str, str]) -> None:
         raise UsageError(
             f"PET_NNODES is {environ['PET_NNODES']}: this is one pod of several; start "
             "'torchrun -m ddpcheck run' in each, which reads the pod's variables"
+        )
+
+
+def require_one_rank(environ: Mapping[str, str], nproc_per_node: int | None) -> None:
+    """Raise UsageError in a rank that is alone on its node and was told to start several there.
+
+    It takes part as the one rank that its launcher made it. That would pass for the job, with one
+    GPU of each node tried.
+    """
+    claim = next(iter(claims(environ)), None)
+    told = {**environ, **in_torchs_names(environ)}
+    size = "1" if claim and claim.launcher == "pytorchjob" else told.get("LOCAL_WORLD_SIZE")
+    if claim is None or size != "1" or not nproc_per_node or nproc_per_node == 1:
+        return
+    if not any(name in environ for name in NESTED):
+        raise UsageError(
+            f"--nproc-per-node {nproc_per_node}: {_launcher(environ)} has numbered this process as "
+            f"rank {claim.rank} of {claim.world_size}, alone on its node, and it starts no others: "
+            f"start {nproc_per_node} a node (srun --ntasks-per-node={nproc_per_node}, no "
+            "--nproc-per-node), or one torchrun a node that runs -m ddpcheck run"
         )
 
 
@@ -149,13 +176,19 @@ def _port(environ: Mapping[str, str]) -> int:
     return port
 
 
+@cache
 def is_this_host(address: str) -> bool:
-    """Return whether an address, or what a name leads to, is one of this host."""
+    """Return whether an address, or what a name leads to, is one of this host.
+
+    A name that a silent name server does not know within ``LOOKUP_S`` is none; it is asked once.
+    """
+    places = resolved(address, ANY_PORT, LOOKUP_S)
+    return not isinstance(places, str) and any(_is_own(*place) for place in places)
+
+
+def _is_own(family: socket.AddressFamily, place: tuple[Any, ...]) -> bool:
     # A socket can be bound to an address only on the host that has it.
-    try:
-        family, kind, _, _, place = socket.getaddrinfo(address, 0, type=socket.SOCK_STREAM)[0]
-        with socket.socket(family, kind) as probe:
-            probe.bind(place)
-    except (OSError, UnicodeError):  # the latter for what can be no host's name
-        return False
-    return True
+    with suppress(OSError), socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.bind((place[0], 0, *place[2:]))
+        return True
+    return False

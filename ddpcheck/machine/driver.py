@@ -12,13 +12,14 @@ from ddpcheck.machine.files import names_in, text_of
 CUDA_MAJOR = 1000  # cuDriverGetVersion tells major * 1000 + minor * 10
 LIBRARY = "libcuda.so.1"
 NO_LIBRARY = -1
+NO_DEVICE = 100
 # Why CUDA does not start, and what helps. Source: CUDA Driver API, cudaError_enum.
 NO_START = {
     NO_LIBRARY: (
         "there is no libcuda.so.1",
         "start the container with --gpus all: nvidia-container-toolkit brings libcuda",
     ),
-    100: (
+    NO_DEVICE: (
         "CUDA finds no device",
         "see nvidia-smi -L; where MIG mode is on, create an instance (nvidia-smi mig -cgi)",
     ),
@@ -54,6 +55,29 @@ def hides_gpus(environ: Mapping[str, str]) -> bool:
     """Return whether the environment says that this process shall see no GPU."""
     shown = environ.get("CUDA_VISIBLE_DEVICES")
     return shown is not None and shown.strip() in HIDDEN
+
+
+def why_no_gpu(environ: Mapping[str, str], built_for: str, root: Path = Path("/")) -> str:
+    """Return in words why this process, which sees no GPU, sees none.
+
+    ``built_for`` is the version of CUDA that torch is built for, or ''. This may start CUDA.
+    """
+    mask = environ.get("CUDA_VISIBLE_DEVICES")
+    if not built_for:
+        return "torch is built without CUDA"
+    if hides_gpus(environ):
+        return f"CUDA_VISIBLE_DEVICES is '{mask}'"
+    if not device_count(root):
+        return "there is no /dev/nvidia0: a container without GPUs, or a host without their driver"
+    error = start_error()
+    masked = f"CUDA_VISIBLE_DEVICES is '{mask}', which names no GPU that is here"
+    if error:
+        unknown = (f"CUDA does not start ({error})", "")
+        return masked if mask and error == NO_DEVICE else NO_START.get(error, unknown)[0]
+    supported = supported_cuda()
+    if _major(supported) < _major(built_for):
+        return f"the driver supports CUDA {supported}, torch is built for {built_for}"
+    return masked if mask else "torch counts no device"
 
 
 def supported_cuda() -> str:
@@ -97,3 +121,8 @@ def gpus_in_driver(library: str = LIBRARY) -> int | None:
         status = ctypes.CDLL(library).cuDeviceGetCount(ctypes.byref(count))
         return count.value if status == 0 else None
     return None
+
+
+def _major(version: str) -> int:
+    major = version.partition(".")[0]
+    return int(major) if major.isdecimal() else 0

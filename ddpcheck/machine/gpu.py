@@ -96,3 +96,12 @@ def gpu_of(device: str) -> Gpu | str:
     from ddpcheck.machine.nvml import read_gpu
 
     return read_gpu(str(torch.cuda.get_device_properties(device).uuid))
+
+
+def speed_of(device: str) -> Speed:
+    """Return how fast the GPU behind a torch device runs just now; asks each time."""
+    import torch
+
+    from ddpcheck.machine.nvml import read_speed
+
+    return read_speed(str(torch.cuda.get_device_properties(device).uuid))

@@ -52,6 +52,15 @@ def read_gpu(uuid: str, nvml: Any = PYNVML) -> Gpu | str:
         return f"NVML: {error}"
 
 
+def read_speed(uuid: str, nvml: Any = PYNVML) -> Speed:
+    """Return how fast the GPU with this UUID runs just now; what NVML does not tell is None."""
+    try:
+        nvml.nvmlInit()
+        return _speed(_handle(uuid.removeprefix("GPU-").removeprefix("MIG-"), nvml), nvml)
+    except pynvml.NVMLError:
+        return Speed()
+
+
 def _handle(uuid: str, nvml: Any) -> Any:
     try:
         return nvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}")

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from typing import TypeVar
 
 import torch
 
+T = TypeVar("T")
 # Some products in one go hide what starting one takes.
 GO_COUNT = 10
+# Clocks take some milliseconds to rise, and NVML as many to answer.
+LOOK_S = 0.04
+LOOKS_COUNT = 4
 FIRST_WITH_BF16 = (8, 0)  # compute capability; older GPUs emulate it
 # Large enough that a copy's start does not count; small enough to leave the link to others.
 COPY_BYTES = 8 * 2**20
@@ -22,9 +28,33 @@ def matmul_tflops(device: str, size: int, goes: int) -> list[float]:
 
     A product of two n by n matrices counts as 2 n ** 3 operations.
     """
+    took_s = _timed_s(_products(device, size), lambda: None, goes)
+    return [2 * size**3 * GO_COUNT / each_s / 1e12 for each_s in took_s]
+
+
+def seen_at_work(device: str, size: int, look: Callable[[], T]) -> list[T]:
+    """Return what ``look`` sees while the GPU multiplies without a pause, a few looks apart."""
+    multiply = _products(device, size)
+    (go_s,) = _timed_s(multiply, lambda: None, 1)
+    looks: list[T] = []
+    marks = [torch.cuda.Event() for _ in range(LOOKS_COUNT)]
+    for mark in marks:
+        for _ in range(math.ceil(LOOK_S / go_s)):
+            multiply()
+        mark.record()
+    # After each part of the work the next one is under way, and hides what a look takes.
+    for mark in marks[:-1]:
+        mark.synchronize()
+        looks.append(look())
+    marks[-1].synchronize()
+    return looks
+
+
+def _products(device: str, size: int) -> Callable[[], None]:
+    """Return what starts a go of products, of random numbers as in training."""
     native = torch.cuda.get_device_capability(device) >= FIRST_WITH_BF16
     dtype = torch.bfloat16 if native else torch.float16
-    # Random numbers, as in training: a GPU draws less power, and runs faster, on zeros.
+    # A GPU draws less power, and runs faster, on zeros.
     random = torch.Generator(device).manual_seed(0)
     left = torch.randn(size, size, device=device, generator=random).to(dtype)
     out = torch.empty_like(left)
@@ -33,8 +63,7 @@ def matmul_tflops(device: str, size: int, goes: int) -> list[float]:
         for _ in range(GO_COUNT):
             torch.mm(left, left, out=out)
 
-    took_s = _timed_s(multiply, lambda: None, goes)
-    return [2 * size**3 * GO_COUNT / each_s / 1e12 for each_s in took_s]
+    return multiply
 
 
 def copy_gbps(device: str, goes: int) -> tuple[float, float]:

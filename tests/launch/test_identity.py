@@ -1,12 +1,16 @@
 import socket
+import threading
 from typing import Any
 
 import pytest
 
 from ddpcheck.errors import ExitCode, UsageError
+from ddpcheck.launch import identity as module
 from ddpcheck.launch.identity import (
     Identity,
     identity,
+    is_this_host,
+    require_one_rank,
     require_whole_job,
     started_by_launcher,
 )
@@ -167,6 +171,80 @@ def test_a_launcher_is_known_by_the_rank_it_gave(
 )
 def test_the_store_is_hosted_on_the_masters_machine_alone(process: Identity, may: bool) -> None:
     assert process.may_host_store is may
+
+
+def test_a_name_server_that_is_silent_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    answer = threading.Event()
+
+    def look_up(host: str, *_others: object, **_named: object) -> list[object]:
+        asked.append(host)
+        answer.wait()
+        return []
+
+    monkeypatch.setattr(module, "LOOKUP_S", 0.05)
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    process = who(rank=1, master_addr="node-behind-a-dead-name-server")
+    assert [process.may_host_store, process.is_on_master] == [False, False]
+    assert asked == ["node-behind-a-dead-name-server"]
+    answer.set()
+
+
+def test_any_of_the_addresses_behind_a_name_may_be_this_hosts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stream = (socket.AF_INET, socket.SOCK_STREAM, 0, "")
+    found = [(*stream, (ELSEWHERE, 1)), (*stream, ("127.0.0.1", 1))]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_a, **_n: found)
+    assert is_this_host("a name with two addresses")
+
+
+ALONE_ON_ITS_NODE = {
+    "SLURM_JOB_ID": "17",
+    "SLURM_STEP_ID": "0",
+    "SLURM_PROCID": "0",
+    "SLURM_LOCALID": "0",
+    "SLURM_NODEID": "0",
+    "SLURM_STEP_NUM_TASKS": "2",
+    "SLURM_STEP_TASKS_PER_NODE": "1(x2)",
+    "SLURM_STEP_NODELIST": "node[1-2]",
+}
+A_POD = told(BY_HAND, PET_NNODES="2", PET_NODE_RANK="1")
+
+
+@pytest.mark.parametrize(
+    ("environ", "launcher"),
+    [
+        pytest.param(ALONE_ON_ITS_NODE, "slurm", id="one task a node"),
+        pytest.param(A_POD, "pytorchjob", id="a pod of a PyTorchJob"),
+        pytest.param(told(BY_HAND, LOCAL_WORLD_SIZE="1"), "environment", id="by hand"),
+    ],
+)
+def test_one_rank_a_node_does_not_pass_for_the_ranks_it_was_to_start(
+    environ: dict[str, str], launcher: str
+) -> None:
+    with pytest.raises(UsageError, match=f"--nproc-per-node 8: {launcher} has numbered") as raised:
+        require_one_rank(environ, 8)
+    assert "srun --ntasks-per-node=8" in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("environ", "nproc"),
+    [
+        pytest.param(ALONE_ON_ITS_NODE, None, id="nothing was asked for"),
+        pytest.param(ALONE_ON_ITS_NODE, 1, id="one was asked for"),
+        pytest.param(
+            ALONE_ON_ITS_NODE | {"SLURM_STEP_TASKS_PER_NODE": "8(x2)"}, 8, id="a task for each rank"
+        ),
+        pytest.param(ALONE_ON_ITS_NODE | TORCHRUN, 8, id="ddpcheck's own agent in a task"),
+        pytest.param(told(TORCHRUN, LOCAL_WORLD_SIZE="1"), 8, id="ddpcheck's own agent"),
+        pytest.param({}, 8, id="no launcher"),
+        pytest.param(BY_HAND, 8, id="nobody knows how many are on the node"),
+    ],
+)
+def test_a_rank_takes_part_as_one(environ: dict[str, str], nproc: int | None) -> None:
+    require_one_rank(environ, nproc)
 
 
 @pytest.mark.parametrize("pods", ["2", "1:4"])

@@ -1,5 +1,6 @@
 """``ddpcheck run`` under a real Slurm of two nodes: a rank of srun, inside a task, in a batch."""
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,8 +11,28 @@ from started import assert_healthy, ddpcheck, python
 from ddpcheck.report import RankOutcome, Verdict
 
 MISMATCH = "launch/slurm-tasks-mismatch"
+OPENMPI = "mpirun.openmpi"
+OPENMPI_OPTIONS = ("--allow-run-as-root", "--map-by", "ppr:1:node", "-x", "MASTER_ADDR")
+HYDRA = "mpiexec.hydra"
+HYDRA_OPTIONS = ("-bootstrap", "slurm", "-ppn", "2")
 # Every test's hosts are its own, and so are their ports.
 PORT = 29400
+# As torch.multiprocessing.spawn in a training script: two ranks beneath each task.
+SPAWN = f"""
+import os, subprocess, sys
+node, nodes = int(os.environ["SLURM_NODEID"]), int(os.environ["SLURM_STEP_NUM_NODES"])
+place = {{"MASTER_ADDR": "host0", "MASTER_PORT": "{PORT}", "WORLD_SIZE": str(2 * nodes)}}
+ranks = [
+    subprocess.Popen(
+        [sys.executable, *sys.argv[1:]],
+        env=os.environ | place | {{
+            "RANK": str(2 * node + local), "LOCAL_RANK": str(local), "LOCAL_WORLD_SIZE": "2"
+        }},
+    )
+    for local in range(2)
+]
+sys.exit(max(rank.wait() for rank in ranks))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +101,66 @@ def test_fewer_tasks_than_the_exported_world_size_are_told(
         "launch/inconsistent-ranks": "error",
         "launch/conflicting-launchers": "warning",
     }
+
+
+def test_one_task_a_node_does_not_drop_the_ranks_that_it_was_to_start(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    reports = tmp_path / "reports"
+    srun = ("srun", "--nodes=2", "--ntasks-per-node=1")
+    ended = cluster.run(reports, *srun, *python(*ddpcheck(reports, "--nproc-per-node", "2")))
+    assert ended.exit_code == 2
+    assert not reports.exists()
+    told = sorted(line.partition("ddpcheck: ")[2] for line in ended.stderr.splitlines())
+    assert "--nproc-per-node 2: slurm has numbered this process as rank 0 of 2" in told[-2]
+    assert "rank 1 of 2" in told[-1]
+    assert all("srun --ntasks-per-node=2" in line for line in told[-2:])
+
+
+@pytest.mark.parametrize(
+    ("launcher", "known_as", "nodes", "local"),
+    [
+        # Open MPI starts its daemons on all nodes but its own, Hydra on all.
+        pytest.param((OPENMPI, *OPENMPI_OPTIONS), "openmpi", 3, 1, id="Open MPI"),
+        pytest.param((HYDRA, *HYDRA_OPTIONS), "pmi", 2, 2, id="MPICH"),
+    ],
+)
+def test_ranks_of_an_mpirun_in_an_allocation_are_no_tasks_of_srun(
+    launcher: tuple[str, ...], known_as: str, nodes: int, local: int, tmp_path: Path
+) -> None:
+    require(launcher[0])
+    reports = tmp_path / "reports"
+    world = local * nodes
+    with made_cluster(nodes) as cluster:
+        command = [*launcher, "-n", str(world), *python(*ddpcheck(reports))]
+        place = f"export MASTER_ADDR={cluster.hosts[0].name}"
+        options = [f"--nodes={nodes}", f"--ntasks-per-node={local}"]
+        ended = cluster.batch(reports, options, place, " ".join(command))
+        names = [host.name for host in cluster.hosts for _ in range(local)]
+    assert ended.exit_code == 0, ended.stderr
+    report = ended.report
+    assert (report.verdict, ended.found()) == (Verdict.PASS, {})
+    assert report.run.launcher == known_as
+    assert (report.run.requested_world_size, report.run.world_size) == (world, world)
+    assert [each.host for each in report.ranks] == names
+
+
+def test_ranks_that_a_script_starts_in_one_task_a_node_have_its_variables_too(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    reports, script = tmp_path / "reports", tmp_path / "spawn.py"
+    script.write_text(SPAWN)
+    srun = ("srun", "--nodes=2", "--ntasks-per-node=1")
+    ended = cluster.run(reports, *srun, *python(str(script), *ddpcheck(reports)))
+    assert ended.exit_code == 0, ended.stderr
+    report = ended.report
+    assert (report.verdict, ended.found(), report.run.world_size) == (Verdict.PASS, {}, 4)
+    assert [each.host for each in report.ranks] == ["host0", "host0", "host1", "host1"]
+
+
+def require(program: str) -> None:
+    if not shutil.which(program):
+        pytest.skip(f"no {program}: .ci/launchers installs it")
 
 
 def torchrun(nodes: int) -> list[str]:

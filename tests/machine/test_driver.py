@@ -13,6 +13,7 @@ from ddpcheck.machine.driver import (
     kernel_driver,
     start_error,
     supported_cuda,
+    why_no_gpu,
 )
 
 OPEN_MODULE = (
@@ -87,3 +88,41 @@ def test_without_a_driver_it_shows_no_gpus() -> None:
 
 def test_another_library_shows_no_gpus() -> None:
     assert gpus_in_driver("libc.so.6") is None
+
+
+@pytest.mark.parametrize(
+    ("environ", "built_for", "devices", "library", "told"),
+    [
+        pytest.param({}, "", 8, (13000, 0), "torch is built without CUDA", id="a CPU build"),
+        pytest.param(
+            {"CUDA_VISIBLE_DEVICES": ""}, "13.0", 8, (13000, 0), "CUDA_VISIBLE_DEVICES is ''",
+            id="hidden",
+        ),
+        pytest.param({}, "13.0", 0, (13000, 100), "no /dev/nvidia0: a container", id="no device"),
+        pytest.param({}, "13.0", 8, (13000, 802), "the GPUs are not ready (802)", id="no fabric"),
+        pytest.param({}, "13.0", 8, (13000, 999), "CUDA does not start (999)", id="whatever"),
+        pytest.param(
+            {"CUDA_VISIBLE_DEVICES": "8"}, "13.0", 8, (13000, 100), "is '8', which names no GPU",
+            id="a mask beyond",
+        ),
+        pytest.param(
+            {}, "13.0", 8, (12080, 0), "supports CUDA 12.8, torch is built for 13.0",
+            id="an old driver",
+        ),
+        pytest.param({}, "13.0", 8, (13000, 0), "torch counts no device", id="nobody knows"),
+    ],
+)
+def test_why_a_process_sees_no_gpu(
+    environ: dict[str, str],
+    built_for: str,
+    devices: int,
+    library: tuple[int, int],
+    told: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / "dev").mkdir()
+    for number in range(devices):
+        (tmp_path / "dev" / f"nvidia{number}").touch()
+    monkeypatch.setattr(ctypes, "CDLL", always(libcuda(*library)))
+    assert told in why_no_gpu(environ, built_for, tmp_path)

@@ -10,7 +10,7 @@ import pytest
 from answers import always
 
 from ddpcheck.machine.gpu import Gpu, Link, Memory, Peer, Process, Speed
-from ddpcheck.machine.nvml import read_gpu
+from ddpcheck.machine.nvml import read_gpu, read_speed
 
 UUID = "GPU-55c016a6-9d7d-046b-9d59-e5f62f91ed26"
 OTHER = "GPU-0b11d014-1685-04bd-26ed-5fc0bc1c44ae"
@@ -153,6 +153,23 @@ def test_idle_power_capped_and_set_clocks_are_no_slowdown() -> None:
     told = read_gpu(UUID, Driver(nvmlDeviceGetCurrentClocksEventReasons=0x117))
     assert isinstance(told, Gpu)
     assert told.speed.slowdowns == ()
+
+
+def test_how_fast_a_gpu_runs_is_asked_again_each_time() -> None:
+    driver = Driver(**H200)
+    hot = ("hardware slowdown", "hardware thermal slowdown")
+    assert read_speed(UUID, driver) == Speed(
+        hot, *(91, 345, 1980, 1980, 1980, 700_000, 700_000)
+    )
+    driver.answers |= {"nvmlDeviceGetCurrentClocksEventReasons": 0, "nvmlDeviceGetClockInfo": 1980}
+    assert read_speed(UUID, driver).slowdowns == ()
+    assert read_speed(UUID, driver).clock_mhz == 1980
+
+
+def test_a_gpu_that_is_out_of_order_tells_no_speed() -> None:
+    lost = pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST)
+    assert read_speed(UUID, Driver(nvmlDeviceGetTemperature=lost)) == Speed()
+    assert read_speed(OTHER.upper(), Driver()) == Speed()
 
 
 def test_before_ampere_a_page_waits_for_retirement() -> None:

@@ -16,6 +16,7 @@ from contexts import context_with
 from ddpcheck.check import Skip
 from ddpcheck.finding import Finding, Severity
 from ddpcheck.machine.gpu import Gpu
+from ddpcheck.target import device_speed
 
 CAPTURED = Path(__file__).parents[2] / "machine" / "captured" / "h200.json"
 HEALTHY = msgspec.json.decode(CAPTURED.read_bytes(), type=Gpu)
@@ -40,6 +41,7 @@ def findings(check: str, gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> list[Find
     facts: dict[int, Any] = {}
     for rank, each in enumerate([HEALTHY, gpu]):
         monkeypatch.setattr(module, "gpu_of", always(each))
+        monkeypatch.setattr(device_speed, "seen_at_work", always([each.speed]))
         on_gpu = context_with(device=f"cuda:{rank}", rank=rank, local_rank=rank, backend="nccl")
         facts[rank] = module.probe(on_gpu)
     found: list[Finding] = module.judge(facts)

@@ -28,11 +28,22 @@ def gpu(
     [
         pytest.param({0: gpu()}, id="one"),
         pytest.param({rank: gpu() for rank in range(8)}, id="a host of eight"),
-        pytest.param({0: gpu(16), 1: gpu(16)}, id="two that use no more"),
+        pytest.param({0: gpu(8, 8), 1: gpu(8, 8)}, id="two that are wired with fewer"),
+        pytest.param(
+            {r: gpu(8, host=f"node{r // 8}") for r in range(16)}, id="hosts that all use no more"
+        ),
+        pytest.param({r: gpu(12, 12, name="NVIDIA A100-SXM4") for r in range(8)}, id="an A100"),
+        pytest.param(
+            {r: gpu(host=f"node{r}") for r in range(2)} | {2: gpu(0, host="vm")},
+            id="a virtual machine with one GPU of a host",
+        ),
         pytest.param({0: gpu(8, 12, name=CARD), 1: gpu(8, 12, name=CARD)}, id="a pair of bridges"),
         pytest.param({0: gpu(0), 1: gpu(0)}, id="none has a link up"),
         pytest.param({0: gpu(), 1: gpu(12, 12, name="NVIDIA A100")}, id="another model"),
-        pytest.param({0: gpu(), 1: gpu(12, host="node1")}, id="another host"),
+        pytest.param(
+            {0: gpu(12, 12, name=CARD), 1: gpu(8, 12, name=CARD, host="node1")},
+            id="cards that are bridged in another way on another host",
+        ),
     ],
 )
 def test_silent(facts: dict[int, Facts]) -> None:
@@ -41,7 +52,7 @@ def test_silent(facts: dict[int, Facts]) -> None:
 
 @pytest.mark.parametrize(
     ("up", "told"),
-    [(17, "17 links up, 18 on others of its kind; down: 17"), (0, "0 links up"), (6, "down: 6-17")],
+    [(17, "17 of 18 links up; down: 17"), (0, "0 of 18 links up"), (6, "down: 6-17")],
 )
 def test_fewer_links_than_others_are_a_warning(up: int, told: str) -> None:
     (finding,) = judge({rank: gpu(up if rank == 3 else 18) for rank in range(8)})
@@ -49,6 +60,36 @@ def test_fewer_links_than_others_are_a_warning(up: int, told: str) -> None:
     assert told in finding.message
     assert "rank 3 (node0, GPU 0000:17:00.0)" in finding.message
     assert "nvidia-fabricmanager" in finding.fix
+
+
+@pytest.mark.parametrize(
+    ("facts", "ranks"),
+    [
+        pytest.param({r: gpu(16) for r in range(8)}, tuple(range(8)), id="the only host"),
+        pytest.param({0: gpu(16)}, (0,), id="one rank"),
+        pytest.param(
+            {r: gpu(16 if r < 8 else 18, host=f"node{r // 8}") for r in range(512)},
+            tuple(range(8)),
+            id="one host of many",
+        ),
+        pytest.param(
+            {r: gpu(16 if r == 5 else 18, host=f"node{r}") for r in range(8)}, (5,), id="pods"
+        ),
+        pytest.param(
+            {r: gpu(0 if r < 8 else 18, host=f"node{r // 8}") for r in range(16)},
+            tuple(range(8)),
+            id="all links of a host",
+        ),
+        pytest.param(
+            {0: gpu(14, 14), 1: gpu(host="node1")}, (0,), id="links that the driver does not show"
+        ),
+    ],
+)
+def test_a_switch_that_is_down_takes_links_from_all_gpus_of_its_host(
+    facts: dict[int, Facts], ranks: tuple[int, ...]
+) -> None:
+    (finding,) = judge(facts)
+    assert (finding.severity, finding.ranks) == (Severity.WARNING, ranks)
 
 
 def test_a_card_without_a_bridge_is_worth_knowing() -> None:

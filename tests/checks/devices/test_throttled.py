@@ -1,3 +1,5 @@
+from collections.abc import Callable
+
 import msgspec
 import pytest
 from answers import always
@@ -8,6 +10,7 @@ from ddpcheck.checks.devices import throttled
 from ddpcheck.checks.devices.throttled import Facts, judge, probe, summarize
 from ddpcheck.finding import Severity
 from ddpcheck.machine.gpu import Gpu, Speed
+from ddpcheck.target import device_speed
 
 # An idle H200: low clocks, which are normal.
 IDLE = Speed((), 31, 345, 1980, 1980, 1980, 700_000, 700_000)
@@ -80,10 +83,41 @@ def test_summary() -> None:
     assert summarize({0: gpu(temperature_c=None)}) == ""
 
 
-def test_probe(monkeypatch: pytest.MonkeyPatch) -> None:
+THERMAL, BRAKE = "hardware thermal slowdown", "hardware power brake"
+
+
+@pytest.mark.parametrize(
+    ("looks", "kept"),
+    [
+        pytest.param([(), (), ()], (), id="healthy"),
+        pytest.param([(THERMAL,), (THERMAL,), (THERMAL,)], (THERMAL,), id="hot throughout"),
+        pytest.param([("hardware slowdown",), (), ()], (), id="the clocks were rising"),
+        pytest.param([(), (THERMAL,), ()], (), id="for a moment"),
+        pytest.param([(BRAKE,), (BRAKE, THERMAL), (THERMAL, BRAKE)], (BRAKE,), id="one of two"),
+    ],
+)
+def test_the_gpu_is_looked_at_while_it_works(
+    looks: list[tuple[str, ...]], kept: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     own = Gpu("GPU-1", pci="0000:17:00.0", speed=IDLE)
+    told = iter(msgspec.structs.replace(IDLE, slowdowns=each, clock_mhz=1500) for each in looks)
     monkeypatch.setattr(throttled, "gpu_of", {"cuda:1": own}.get)
-    assert probe(context_with(device="cuda:1")) == gpu()
+    monkeypatch.setattr(throttled, "speed_of", lambda _device: next(told))
+    work = always_looking(len(looks))
+    monkeypatch.setattr(device_speed, "seen_at_work", work)
+    assert probe(context_with(device="cuda:1")) == gpu(slowdowns=kept, clock_mhz=1500)
+
+
+def test_a_slowdown_while_idle_that_work_ends_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    was = msgspec.structs.replace(IDLE, slowdowns=("hardware slowdown",))
+    monkeypatch.setattr(throttled, "gpu_of", always(Gpu("GPU-1", speed=was)))
+    monkeypatch.setattr(throttled, "speed_of", always(IDLE))
+    monkeypatch.setattr(device_speed, "seen_at_work", always_looking(3))
+    assert judge({0: probe(context_with(device="cuda:0"))}) == []
+
+
+def always_looking(count: int) -> Callable[[str, int, Callable[[], Speed]], list[Speed]]:
+    return lambda _device, _size, look: [look() for _ in range(count)]
 
 
 @pytest.mark.parametrize(
