@@ -1,6 +1,7 @@
 import ctypes
 from pathlib import Path
 from types import SimpleNamespace
+from typing import NamedTuple
 
 import pytest
 from answers import always
@@ -90,39 +91,38 @@ def test_another_library_shows_no_gpus() -> None:
     assert gpus_in_driver("libc.so.6") is None
 
 
+class Machine(NamedTuple):
+    """What a process finds: GPUs' device files, and the libcuda that it loads."""
+
+    devices: int = 8
+    supported: int = 13000
+    error: int = 0
+
+
 @pytest.mark.parametrize(
-    ("environ", "built_for", "devices", "library", "told"),
+    ("mask", "built_for", "machine", "told"),
     [
-        pytest.param({}, "", 8, (13000, 0), "torch is built without CUDA", id="a CPU build"),
-        pytest.param(
-            {"CUDA_VISIBLE_DEVICES": ""}, "13.0", 8, (13000, 0), "CUDA_VISIBLE_DEVICES is ''",
-            id="hidden",
-        ),
-        pytest.param({}, "13.0", 0, (13000, 100), "no /dev/nvidia0: a container", id="no device"),
-        pytest.param({}, "13.0", 8, (13000, 802), "the GPUs are not ready (802)", id="no fabric"),
-        pytest.param({}, "13.0", 8, (13000, 999), "CUDA does not start (999)", id="whatever"),
-        pytest.param(
-            {"CUDA_VISIBLE_DEVICES": "8"}, "13.0", 8, (13000, 100), "is '8', which names no GPU",
-            id="a mask beyond",
-        ),
-        pytest.param(
-            {}, "13.0", 8, (12080, 0), "supports CUDA 12.8, torch is built for 13.0",
-            id="an old driver",
-        ),
-        pytest.param({}, "13.0", 8, (13000, 0), "torch counts no device", id="nobody knows"),
+        pytest.param(None, "", Machine(), "torch is built without CUDA", id="a CPU build"),
+        pytest.param("", "13.0", Machine(), "CUDA_VISIBLE_DEVICES is ''", id="hidden"),
+        pytest.param(None, "13.0", Machine(0, error=100), "no /dev/nvidia0", id="no device"),
+        pytest.param(None, "13.0", Machine(error=802), "not ready (802)", id="no fabric"),
+        pytest.param(None, "13.0", Machine(error=999), "not start (999)", id="whatever"),
+        pytest.param("8", "13.0", Machine(error=100), "is '8', which names no", id="beyond"),
+        pytest.param(None, "13.0", Machine(supported=12080), "CUDA 12.8, torch", id="old driver"),
+        pytest.param(None, "13.0", Machine(), "torch counts no device", id="nobody knows"),
     ],
 )
 def test_why_a_process_sees_no_gpu(
-    environ: dict[str, str],
+    mask: str | None,
     built_for: str,
-    devices: int,
-    library: tuple[int, int],
+    machine: Machine,
     told: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (tmp_path / "dev").mkdir()
-    for number in range(devices):
+    for number in range(machine.devices):
         (tmp_path / "dev" / f"nvidia{number}").touch()
-    monkeypatch.setattr(ctypes, "CDLL", always(libcuda(*library)))
+    monkeypatch.setattr(ctypes, "CDLL", always(libcuda(machine.supported, machine.error)))
+    environ = {} if mask is None else {"CUDA_VISIBLE_DEVICES": mask}
     assert told in why_no_gpu(environ, built_for, tmp_path)

@@ -158,9 +158,7 @@ def test_idle_power_capped_and_set_clocks_are_no_slowdown() -> None:
 def test_how_fast_a_gpu_runs_is_asked_again_each_time() -> None:
     driver = Driver(**H200)
     hot = ("hardware slowdown", "hardware thermal slowdown")
-    assert read_speed(UUID, driver) == Speed(
-        hot, *(91, 345, 1980, 1980, 1980, 700_000, 700_000)
-    )
+    assert read_speed(UUID, driver) == Speed(hot, *(91, 345, 1980, 1980, 1980, 700_000, 700_000))
     driver.answers |= {"nvmlDeviceGetCurrentClocksEventReasons": 0, "nvmlDeviceGetClockInfo": 1980}
     assert read_speed(UUID, driver).slowdowns == ()
     assert read_speed(UUID, driver).clock_mhz == 1980

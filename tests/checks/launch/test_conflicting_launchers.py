@@ -64,7 +64,10 @@ def nested(nodes: int, local: int) -> dict[int, Facts]:
     world = str(nodes * local)
     return ranks(
         *(
-            said(("environment", str(r), world, str(r % local)), ("slurm", f"{r // local}", str(nodes), "0"))
+            said(
+                ("environment", str(r), world, str(r % local)),
+                ("slurm", f"{r // local}", str(nodes), "0"),
+            )
             for r in range(nodes * local)
         )
     )

@@ -32,7 +32,9 @@ def test_what_deepspeed_calls_the_local_size_is_one() -> None:
     deepspeed = own | {"LOCAL_RANK": "1", "LOCAL_SIZE": "2"}
     read = probe(replace(context(deepspeed, device="cuda:1"), gpus=8))
     assert read.variables == own | {"LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
-    assert probe(context(deepspeed | {"LOCAL_WORLD_SIZE": "4"})).variables["LOCAL_WORLD_SIZE"] == "4"
+    assert (
+        probe(context(deepspeed | {"LOCAL_WORLD_SIZE": "4"})).variables["LOCAL_WORLD_SIZE"] == "4"
+    )
 
 
 def test_judge_takes_what_the_probe_measured() -> None:
