@@ -59,9 +59,7 @@ class Facts(msgspec.Struct, frozen=True):
 def probe(ctx: Context) -> Facts:
     """Return what this process finds in its environment; an empty variable counts as unset."""
     ctx.require_meeting()
-    told = {HANDY[1]: ctx.environ.get("LOCAL_SIZE", "")} | dict(
-        ctx.environ
-    )  # as DeepSpeed calls it
+    told = {HANDY[1]: ctx.environ.get("LOCAL_SIZE", ""), **ctx.environ}  # as DeepSpeed calls it
     kept = {n: t for n in (*NEEDED, *HANDY, "GROUP_RANK") if (t := told.get(n, "").strip())}
     return Facts(ctx.rank, ctx.host, os.getpid(), kept, ctx.gpus if ctx.on_gpu else 0)
 

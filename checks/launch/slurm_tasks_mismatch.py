@@ -88,9 +88,8 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
 def summarize(facts: Mapping[int, Facts]) -> str:
     """Return how many tasks on how many nodes."""
     own = next(iter(facts.values()))
-    return (
-        f"{own.tasks} task(s) of srun on {own.nodes} node(s){', torchrun inside' * own.has_agent}"
-    )
+    inside = ", torchrun inside" * own.has_agent
+    return f"{own.tasks} task(s) of srun on {own.nodes} node(s){inside}"
 
 
 def _agents(facts: Mapping[int, Facts]) -> Iterator[Finding]:
@@ -136,11 +135,8 @@ def _fewer_than_asked(facts: Mapping[int, Facts]) -> Iterator[Finding]:
         told += f"{listed(own.tasks_on_nodes)} on its nodes"
         # That srun was told something else than sbatch may be meant, unless GPUs idle.
         idle = own.tasks > 1 and any(o.gpus > max(own.tasks_on_nodes) for o in facts.values())
-        title, gravity = (
-            "tasks a node not as asked for",
-            Severity.WARNING if idle else Severity.INFO,
-        )
-        yield _finding(list(facts), title, told, ONE_A_RANK, gravity)
+        gravity = Severity.WARNING if idle else Severity.INFO
+        yield _finding(list(facts), "tasks a node not as asked for", told, ONE_A_RANK, gravity)
 
 
 def _finding(ranks: Sequence[int], title: str, told: str, fix: str, gravity: Severity) -> Finding:

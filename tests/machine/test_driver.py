@@ -92,29 +92,29 @@ def test_another_library_shows_no_gpus() -> None:
 
 
 class Machine(NamedTuple):
-    """What a process finds: GPUs' device files, and the libcuda that it loads."""
+    """What a process finds: GPUs' device files, the libcuda that it loads, and torch's CUDA."""
 
     devices: int = 8
     supported: int = 13000
     error: int = 0
+    built_for: str = "13.0"
 
 
 @pytest.mark.parametrize(
-    ("mask", "built_for", "machine", "told"),
+    ("mask", "machine", "told"),
     [
-        pytest.param(None, "", Machine(), "torch is built without CUDA", id="a CPU build"),
-        pytest.param("", "13.0", Machine(), "CUDA_VISIBLE_DEVICES is ''", id="hidden"),
-        pytest.param(None, "13.0", Machine(0, error=100), "no /dev/nvidia0", id="no device"),
-        pytest.param(None, "13.0", Machine(error=802), "not ready (802)", id="no fabric"),
-        pytest.param(None, "13.0", Machine(error=999), "not start (999)", id="whatever"),
-        pytest.param("8", "13.0", Machine(error=100), "is '8', which names no", id="beyond"),
-        pytest.param(None, "13.0", Machine(supported=12080), "CUDA 12.8, torch", id="old driver"),
-        pytest.param(None, "13.0", Machine(), "torch counts no device", id="nobody knows"),
+        pytest.param(None, Machine(built_for=""), "torch is built without CUDA", id="a CPU build"),
+        pytest.param("", Machine(), "CUDA_VISIBLE_DEVICES is ''", id="hidden"),
+        pytest.param(None, Machine(0, error=100), "no /dev/nvidia0", id="no device"),
+        pytest.param(None, Machine(error=802), "not ready (802)", id="no fabric"),
+        pytest.param(None, Machine(error=999), "not start (999)", id="whatever"),
+        pytest.param("8", Machine(error=100), "is '8', which names no", id="beyond"),
+        pytest.param(None, Machine(supported=12080), "CUDA 12.8, torch", id="old driver"),
+        pytest.param(None, Machine(), "torch counts no device", id="nobody knows"),
     ],
 )
 def test_why_a_process_sees_no_gpu(
     mask: str | None,
-    built_for: str,
     machine: Machine,
     told: str,
     tmp_path: Path,
@@ -125,4 +125,4 @@ def test_why_a_process_sees_no_gpu(
         (tmp_path / "dev" / f"nvidia{number}").touch()
     monkeypatch.setattr(ctypes, "CDLL", always(libcuda(machine.supported, machine.error)))
     environ = {} if mask is None else {"CUDA_VISIBLE_DEVICES": mask}
-    assert told in why_no_gpu(environ, built_for, tmp_path)
+    assert told in why_no_gpu(environ, machine.built_for, tmp_path)
