@@ -140,7 +140,8 @@ def made_cluster(nodes: int = 2) -> Generator[Cluster]:
     """Make hosts with a Slurm, until the end of the block; skips the test where it cannot."""
     if reason := why_not():
         pytest.skip(reason)
-    with made_hosts(nodes) as hosts, tempfile.TemporaryDirectory(prefix="slurm") as name:
+    # The daemons end with the hosts, and write until then: the folder goes last.
+    with tempfile.TemporaryDirectory(prefix="slurm") as name, made_hosts(nodes) as hosts:
         folder = Path(name)
         (folder / "munge.key").write_bytes(b"k" * 32)
         (folder / "munge.key").chmod(0o600)
