@@ -178,6 +178,7 @@ def test_a_name_server_that_is_silent_is_waited_for_once(monkeypatch: pytest.Mon
     answer = threading.Event()
 
     def look_up(host: str, *_others: object, **_named: object) -> list[object]:
+        assert threading.current_thread() is not threading.main_thread()
         asked.append(host)
         answer.wait()
         return []
