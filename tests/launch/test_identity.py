@@ -3,6 +3,7 @@ import threading
 from typing import Any
 
 import pytest
+from answers import always
 
 from ddpcheck.errors import ExitCode, UsageError
 from ddpcheck.launch import identity as module
@@ -196,7 +197,7 @@ def test_any_of_the_addresses_behind_a_name_may_be_this_hosts(
 ) -> None:
     stream = (socket.AF_INET, socket.SOCK_STREAM, 0, "")
     found = [(*stream, (ELSEWHERE, 1)), (*stream, ("127.0.0.1", 1))]
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_a, **_n: found)
+    monkeypatch.setattr(socket, "getaddrinfo", always(found))
     assert is_this_host("a name with two addresses")
 
 

@@ -102,9 +102,13 @@ def test_the_gpu_is_looked_at_while_it_works(
     own = Gpu("GPU-1", pci="0000:17:00.0", speed=IDLE)
     told = iter(msgspec.structs.replace(IDLE, slowdowns=each, clock_mhz=1500) for each in looks)
     monkeypatch.setattr(throttled, "gpu_of", {"cuda:1": own}.get)
-    monkeypatch.setattr(throttled, "speed_of", lambda _device: next(told))
-    work = always_looking(len(looks))
-    monkeypatch.setattr(device_speed, "seen_at_work", work)
+
+    def speed_now(device: str) -> Speed:
+        assert device == "cuda:1"
+        return next(told)
+
+    monkeypatch.setattr(throttled, "speed_of", speed_now)
+    monkeypatch.setattr(device_speed, "seen_at_work", looking(len(looks)))
     assert probe(context_with(device="cuda:1")) == gpu(slowdowns=kept, clock_mhz=1500)
 
 
@@ -112,11 +116,12 @@ def test_a_slowdown_while_idle_that_work_ends_is_none(monkeypatch: pytest.Monkey
     was = msgspec.structs.replace(IDLE, slowdowns=("hardware slowdown",))
     monkeypatch.setattr(throttled, "gpu_of", always(Gpu("GPU-1", speed=was)))
     monkeypatch.setattr(throttled, "speed_of", always(IDLE))
-    monkeypatch.setattr(device_speed, "seen_at_work", always_looking(3))
+    monkeypatch.setattr(device_speed, "seen_at_work", looking(3))
     assert judge({0: probe(context_with(device="cuda:0"))}) == []
 
 
-def always_looking(count: int) -> Callable[[str, int, Callable[[], Speed]], list[Speed]]:
+def looking(count: int) -> Callable[[str, int, Callable[[], Speed]], list[Speed]]:
+    """Return what looks so often, without any work."""
     return lambda _device, _size, look: [look() for _ in range(count)]
 
 
