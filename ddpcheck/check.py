@@ -72,13 +72,16 @@ class Profile(StrEnum):
 class Meeting(msgspec.Struct, frozen=True):
     """How meeting the other ranks in a store went on this rank: its place, in wall seconds.
 
-    ``store_host`` is the host whose rank opened the store, or '' when a launcher did.
+    ``store_host`` is the host whose rank opened the store, or '' when a launcher did. With an error,
+    ``kind`` is how the attempt ended (a ``Reached``), and ``owner`` who holds the port, if known.
     """
 
     place: str
     duration_s: float
     error: str = ""
     store_host: str = ""
+    kind: str = ""
+    owner: str = ""
 
 
 class Joining(msgspec.Struct, frozen=True):

@@ -57,3 +57,16 @@ class NodesError(LaunchError):
     def __init__(self, told: str, missing: Sequence[int] = ()) -> None:
         super().__init__(told)
         self.missing = tuple(missing)
+
+
+class MeetingError(LaunchError):
+    """A rank could not meet the others.
+
+    ``kind`` is how the attempt ended, a ``Reached``; ``owner`` says who holds the port, if that is
+    what is in the way and can be seen.
+    """
+
+    def __init__(self, message: str, kind: str, owner: str = "") -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.owner = owner

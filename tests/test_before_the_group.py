@@ -9,7 +9,7 @@ from importlib.metadata import version as version_of
 from pathlib import Path
 
 from findings import of, only, outcome
-from hosts import made_hosts, run_ranks
+from hosts import PORT, Host, made_hosts, run_ranks
 from real_ranks import (
     LIMIT_S,
     Ended,
@@ -126,7 +126,62 @@ def test_a_variable_that_one_host_was_not_given_is_named(tmp_path: Path) -> None
     finding = only(ended.report, "environment/variables-differ")
     assert finding.severity is Severity.WARNING
     assert "LD_LIBRARY_PATH" in finding.message
-    assert finding.fix
+    assert finding.ranks == (1,)
+    assert "set LD_LIBRARY_PATH alike for all ranks; look first at node1" in finding.fix
+
+
+ROOT = Path(__file__).parent.parent
+
+
+def started(folder: Path, hosts: Sequence[Host], *begins: Sequence[str]) -> list[tuple[int, str]]:
+    """Run a rank on each host by ``BEGIN RANK=... python -m ddpcheck run``; return how they ended.
+
+    It runs in the folder of this project: a rank may have no PYTHONPATH that leads there.
+    """
+    words = ["-m", "ddpcheck", "run", "--profile", "quick", "--report-dir", str(folder)]
+    processes = []
+    for rank, (host, begin) in enumerate(zip(hosts, begins, strict=True)):
+        torchs = {"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", **by_hand(rank, len(hosts), PORT)}
+        torchs |= {"MASTER_ADDR": hosts[0].address}
+        variables = [f"{name}={value}" for name, value in torchs.items()]
+        command = [*begin, *variables, sys.executable, *words]
+        processes.append(host.start(command, cwd=ROOT, stdout=-1, stderr=-1))
+    told = [process.communicate(timeout=LIMIT_S)[1] for process in processes]
+    return [(process.returncode, text) for process, text in zip(processes, told, strict=True)]
+
+
+EXPORTED = {
+    "PYTHONPATH": str(ROOT),
+    "LD_LIBRARY_PATH": "/opt/libraries",
+    "NCCL_SOCKET_IFNAME": "eth0",
+}
+
+
+def test_a_host_that_was_started_without_an_environment_is_named(tmp_path: Path) -> None:
+    exported = ["env", *(f"{name}={value}" for name, value in EXPORTED.items())]
+    with made_hosts(2, names=("node0", "node1")) as hosts:
+        ended = started(tmp_path / "reports", hosts, exported, ["env", "-i"])
+    assert [code for code, _ in ended] == [0, 0], ended
+    report = read_report(tmp_path / "reports" / "latest")
+    finding = only(report, "environment/variables-differ")
+    assert (finding.severity, finding.ranks) == (Severity.WARNING, (1,))
+    for name in ("PYTHONPATH", "LD_LIBRARY_PATH", "PATH"):
+        assert f"{name} is " in finding.message
+        assert name in finding.fix
+    assert "not set on rank 1 (node1)" in finding.message
+    assert "look first at node1, where they are not set" in finding.fix
+    told = [each for each in report.findings if each.id == finding.id]
+    assert any("NCCL_SOCKET_IFNAME" in each.message for each in told)
+    assert {each.ranks for each in told} == {(1,)}
+
+
+def test_hosts_that_were_all_started_without_one_are_alike(tmp_path: Path) -> None:
+    with made_hosts(2, names=("node0", "node1")) as hosts:
+        ended = started(tmp_path / "reports", hosts, ["env", "-i"], ["env", "-i"])
+    assert [code for code, _ in ended] == [0, 0], ended
+    report = read_report(tmp_path / "reports" / "latest")
+    assert [each.id for each in report.findings if each.severity is not Severity.INFO] == []
+    assert "environment/variables-differ" not in {each.id for each in report.findings}
 
 
 def another_venv(folder: Path, customization: str) -> str:

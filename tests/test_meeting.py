@@ -1,20 +1,26 @@
 """Ranks that cannot meet say so within the deadline, and one of them writes the report."""
 
+import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
+import psutil
 import pytest
 from real_ranks import Ended, by_hand, free_port, run, run_by_hand
 
+from ddpcheck.finding import Finding, Severity
+from ddpcheck.machine.sockets import bound_only
 from ddpcheck.report import RankOutcome, Verdict
 
 DEADLINE_S = 2
 # Starting the ranks, and closing the report, beside the deadline.
 SLACK_S = 8
 CANNOT_MEET = "launch/cannot-meet"
+COMMAND = 60  # so much of a command is told at least
 ANOTHER_JOB = """
 import sys, torch.distributed as dist
 store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
@@ -28,12 +34,13 @@ def meet(folder: Path, address: str, port: int) -> Ended:
     return run_by_hand(folder / "reports", ranks, "--deadline", str(DEADLINE_S))
 
 
-def assert_told(ended: Ended, *words: str) -> None:
+def assert_told(ended: Ended, *words: str) -> Finding:
     assert ended.exit_codes == (4, 4), ended.stderr
     assert ended.took_s < DEADLINE_S + SLACK_S
     assert ended.stdout.count("verdict: INCOMPLETE") == 1
     (finding,) = ended.report.findings
-    assert (finding.id, finding.ranks) == (CANNOT_MEET, (0,))
+    assert (finding.id, finding.severity) == (CANNOT_MEET, Severity.ERROR)
+    assert finding.ranks == (0,)
     for word in words:
         assert word in finding.message
         assert all(word in line for line in ended.own_lines)
@@ -41,6 +48,7 @@ def assert_told(ended: Ended, *words: str) -> None:
     assert "Traceback" not in ended.stderr
     assert ended.report.verdict is Verdict.INCOMPLETE
     assert [each.outcome for each in ended.report.ranks] == [RankOutcome.FAILED, RankOutcome.LOST]
+    return finding
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -50,32 +58,74 @@ def torch_is_imported(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 @pytest.fixture
-def another_jobs_port() -> Iterator[int]:
+def another_job() -> Iterator[subprocess.Popen[bytes]]:
     with subprocess.Popen(
         [sys.executable, "-c", ANOTHER_JOB], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as job:
-        assert job.stdout is not None
-        yield int(job.stdout.readline())
+        yield job
         job.kill()
 
 
-def test_a_port_on_which_a_stranger_listens_is_named_with_its_owner(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as stranger:
-        port: int = stranger.getsockname()[1]
+
+def told_of(process: psutil.Process) -> list[str]:
+    """Return the words that name a process: its pid, its user and the start of its command."""
+    command = " ".join(" ".join(process.cmdline()).split())[:COMMAND]
+    return [f"held by pid {process.pid} of user {process.username()}", f"({command}"]
+
+
+def listening(sockets: ExitStack) -> socket.socket:
+    return sockets.enter_context(socket.create_server(("127.0.0.1", 0)))
+
+
+def only_bound(sockets: ExitStack) -> socket.socket:
+    stranger = sockets.enter_context(socket.socket())
+    stranger.bind(("", 0))
+    return stranger
+
+
+def connected(sockets: ExitStack) -> socket.socket:
+    server = listening(sockets)
+    return sockets.enter_context(socket.create_connection(server.getsockname()))
+
+
+@pytest.mark.parametrize(
+    ("held", "words"),
+    [
+        (listening, ["does not answer as a store"]),
+        (only_bound, ["the port is taken: nothing listens there", "bound to it without listening"]),
+        (connected, ["the port is taken: nothing listens there", "connected through it"]),
+    ],
+    ids=["listening", "only bound", "connected"],
+)
+def test_a_port_that_a_stranger_holds_is_told_with_its_owner(
+    held: Callable[[ExitStack], socket.socket], words: list[str], tmp_path: Path
+) -> None:
+    with ExitStack() as sockets:
+        port: int = held(sockets).getsockname()[1]
+        if held is only_bound and not bound_only(port):
+            pytest.skip("this kernel, before Linux 6.8, does not tell of sockets that are only bound")
         ended = meet(tmp_path, "127.0.0.1", port)
-    assert_told(ended, f"127.0.0.1:{port}", "does not answer as a store", "held by pid")
+    finding = assert_told(ended, f"127.0.0.1:{port}", *words, *told_of(psutil.Process()))
+    assert f"pid {os.getpid()}" in str(finding.evidence["owner"])
+    assert finding.fix.startswith("end that process if it is left over, or set another MASTER_PORT")
 
 
 def test_the_store_of_another_job_is_not_taken_for_ours(
-    tmp_path: Path, another_jobs_port: int
+    tmp_path: Path, another_job: subprocess.Popen[bytes]
 ) -> None:
-    ended = meet(tmp_path, "127.0.0.1", another_jobs_port)
-    assert_told(ended, "another job's", "held by pid")
+    assert another_job.stdout is not None
+    port = int(another_job.stdout.readline())
+    ended = meet(tmp_path, "127.0.0.1", port)
+    words = told_of(psutil.Process(another_job.pid))
+    finding = assert_told(ended, "another job's", *words)
+    assert finding.fix.startswith("end that process if it is left over, or set another MASTER_PORT")
 
 
 def test_a_name_that_does_not_resolve_is_told_at_once(tmp_path: Path) -> None:
     ended = meet(tmp_path, "no-such-host.invalid", free_port())
-    assert_told(ended, "no-such-host.invalid", "does not resolve")
+    finding = assert_told(ended, "no-such-host.invalid", "does not resolve")
+    assert "set MASTER_ADDR to the IP address of rank 0's host" in finding.fix
+    assert "no-such-host.invalid is none" in finding.fix
 
 
 def test_an_address_that_leads_nowhere_is_told_at_the_deadline(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Copies between the host and a GPU are slower than its peers'.
+"""Copies between the host and a GPU are slower than its peers', or than its link could be.
 
 Why it matters
     Every batch crosses this link, and so do offloaded weights, checkpoints, and gradients between
@@ -10,15 +10,15 @@ What to do
     that uses the same switch.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 
 import msgspec
 
 from ddpcheck.check import Context, Profile
 from ddpcheck.finding import Confidence, Finding, Severity
-from ddpcheck.machine.gpu import gpu_of
-from ddpcheck.machine.link_speed import link_gbps
+from ddpcheck.machine.gpu import generation_of, gpu_of
+from ddpcheck.machine.link_speed import generation_gbps, link_gbps
 from ddpcheck.measures.peers import slower_than_peers
 from ddpcheck.measures.words import listed
 
@@ -28,7 +28,10 @@ GOES = {Profile.QUICK: 8, Profile.STANDARD: 16, Profile.FULL: 200}  # the fastes
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """Decimal GB/s of pinned copies to the GPU and back; of the PCIe link at best, or None."""
+    """Decimal GB/s of pinned copies to the GPU and back; of the PCIe link at best, or None.
+
+    The link's generation while it was busy, the best for both its ends (0: not told), its lanes.
+    """
 
     host: str
     device: str
@@ -36,6 +39,9 @@ class Facts(msgspec.Struct, frozen=True):
     to_device_gbps: float
     to_host_gbps: float
     link_gbps: float | None
+    generation: int = 0
+    best_generation: int = 0
+    width: int | None = None
 
 
 def probe(ctx: Context) -> Facts:
@@ -43,9 +49,10 @@ def probe(ctx: Context) -> Facts:
     ctx.require_gpu()
     import torch
 
-    from ddpcheck.target.device_speed import copy_gbps
+    from ddpcheck.target.device_speed import asked_under_load, copy_gbps
 
     to_device_gbps, to_host_gbps = copy_gbps(ctx.device, GOES[ctx.profile])
+    now, best = asked_under_load(ctx.device, lambda: generation_of(ctx.device)) or (0, 0)
     torch.cuda.empty_cache()
     gpu = gpu_of(ctx.device)
     return Facts(
@@ -55,17 +62,21 @@ def probe(ctx: Context) -> Facts:
         to_device_gbps=round(to_device_gbps, 1),
         to_host_gbps=round(to_host_gbps, 1),
         link_gbps=None if isinstance(gpu, str) or not gpu.pci else link_gbps(gpu.pci),
+        generation=now,
+        best_generation=best,
+        width=None if isinstance(gpu, str) else gpu.pcie_width,
     )
 
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:
-    """Return a finding for each direction in which some ranks copy slower than their peers."""
+    """Return a finding for links of a low generation, and one a direction for the rest."""
+    low = sorted(rank for rank, own in facts.items() if _has_low_link(own))
     directions = {
         "to": {rank: own.to_device_gbps for rank, own in facts.items()},
         "from": {rank: own.to_host_gbps for rank, own in facts.items()},
     }
-    found = (_finding(facts, way, speeds) for way, speeds in directions.items())
-    return [each for each in found if each is not None]
+    found = (_finding(facts, way, speeds, low) for way, speeds in directions.items())
+    return [*_low_links(facts, low), *(each for each in found if each is not None)]
 
 
 def summarize(facts: Mapping[int, Facts]) -> str:
@@ -78,10 +89,40 @@ def summarize(facts: Mapping[int, Facts]) -> str:
     )
 
 
-def _finding(facts: Mapping[int, Facts], way: str, speeds: Mapping[int, float]) -> Finding | None:
+def _has_low_link(own: Facts) -> bool:
+    """Return whether the link stayed below its generation under load, and was as slow as that."""
+    if not 0 < own.generation < own.best_generation:
+        return False
+    # Copies that are faster than the generation allows show that the driver told of an idle link.
+    allowed_gbps = generation_gbps(own.generation, own.width)
+    return max(own.to_device_gbps, own.to_host_gbps) <= allowed_gbps
+
+
+def _low_links(facts: Mapping[int, Facts], low: Sequence[int]) -> Iterator[Finding]:
+    told = (
+        f"rank {rank} ({own.host}, {own.device}): generation {own.generation} of "
+        f"{own.best_generation}, {own.to_device_gbps:g} GB/s"
+        for rank, own in sorted(facts.items())
+        if rank in low
+    )
+    if low:
+        yield Finding(
+            title="a GPU's PCI Express link stays below its generation under load",
+            message=listed(told, "; "),
+            fix="reseat the card or riser, look at lspci -vv -s ADDRESS | grep LnkSta, and at the "
+            "slot's speed in the BIOS",
+            ranks=tuple(low),
+            severity=Severity.WARNING,
+            confidence=Confidence.MEDIUM,
+        )
+
+
+def _finding(
+    facts: Mapping[int, Facts], way: str, speeds: Mapping[int, float], low: Sequence[int]
+) -> Finding | None:
     kinds = {rank: own.name for rank, own in facts.items()}
     below = slower_than_peers(speeds, kinds, LEAST_RATIO)
-    slow = [rank for rank in below if _is_below_link(facts[rank], speeds[rank])]
+    slow = [r for r in below if r not in low and _is_below_link(facts[r], speeds[r])]
     if not slow:
         return None
     told = (

@@ -66,17 +66,31 @@ def _differing(facts: Mapping[int, Facts]) -> list[str]:
 
 def _finding(facts: Mapping[int, Facts], kind: Clash, is_path: bool, names: list[str]) -> Finding:
     severity = SEVERITIES[kind]
-    odd = {rank for name in names for rank in outside_majority(_values(facts, name))}
+    odd = {rank for name in names for rank in _odd(_values(facts, name))}
     hosts = sorted({facts[rank].host for rank in odd})
     what = "search paths differ" if is_path else "variables differ"
     return Finding(
         title=f"{what} between ranks" + (", and must not" if severity is Severity.ERROR else ""),
         message=f"{_told(facts, names)}: {kind}",
-        fix=f"set {listed(names)} alike for all ranks; look first at {listed(hosts)}",
+        fix=f"set {listed(names)} alike for all ranks; look first at {listed(hosts)}"
+        + _forwarding(facts, names, odd),
         ranks=tuple(sorted(odd)),
         severity=severity,
         confidence=Confidence.HIGH if severity is Severity.ERROR else Confidence.MEDIUM,
     )
+
+
+def _odd(values: Mapping[int, str | None]) -> tuple[int, ...]:
+    """Return the ranks outside the majority; where there is none, those that lack the variable."""
+    odd = outside_majority(values)
+    unset = tuple(rank for rank in odd if values[rank] is None)
+    return unset if unset and len(odd) == len(values) else odd
+
+
+def _forwarding(facts: Mapping[int, Facts], names: list[str], odd: set[int]) -> str:
+    """Return how variables get lost, where some ranks lack all of these."""
+    lost = all(name not in facts[rank].values for rank in odd for name in names)
+    return ", where they are not set (ssh and pdsh forward no variables)" if lost else ""
 
 
 def _values(facts: Mapping[int, Facts], name: str) -> dict[int, str | None]:

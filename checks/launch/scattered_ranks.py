@@ -28,6 +28,7 @@ class Facts(msgspec.Struct, frozen=True):
 
 def probe(ctx: Context) -> Facts:
     """Return which absent ranks run on this host, but for another meeting place."""
+    ctx.require_meeting()
     asked = ctx.environ.get("WORLD_SIZE", "")
     if not asked.isdecimal() or int(asked) <= ctx.world_size:
         raise Skip("all ranks came")

@@ -17,7 +17,7 @@ from ddpcheck.engine.neighbours import machine
 from ddpcheck.engine.probing import outcome_of
 from ddpcheck.engine.roll import described
 from ddpcheck.engine.rundir import keep_report, make_run_dir
-from ddpcheck.errors import LaunchError, ReportError, UsageError
+from ddpcheck.errors import LaunchError, MeetingError, ReportError, UsageError
 from ddpcheck.launch.identity import Identity
 from ddpcheck.measures.testimony import Testimony
 
@@ -45,15 +45,19 @@ def place_of(who: Identity) -> str:
     return f"{who.master_addr}:{who.master_port}"
 
 
-def _has_tried(error: UsageError | LaunchError) -> bool:
-    return isinstance(error, LaunchError)
+def _meeting(task: Task, error: UsageError | LaunchError) -> Meeting | None:
+    """Return how meeting went; None when this rank, who does not know who it is, has not tried."""
+    if not isinstance(error, LaunchError):
+        return None
+    took_s = round(time.monotonic() - task.began, 4)
+    kind, owner = (error.kind, error.owner) if isinstance(error, MeetingError) else ("", "")
+    return Meeting(place_of(task.who), took_s, str(error), kind=kind, owner=owner)
 
 
 def _judged(check: Check, task: Task, error: UsageError | LaunchError) -> Judgement:
     if check.stage is not Stage.LAUNCH:
         return not_run(check, NOT_MET)
     who = task.who
-    took_s = round(time.monotonic() - task.began, 4)
     context = Context(
         rank=who.rank,
         local_rank=who.local_rank,
@@ -66,7 +70,6 @@ def _judged(check: Check, task: Task, error: UsageError | LaunchError) -> Judgem
         clock=time.perf_counter,
         timeout=timedelta(seconds=task.deadline_s),
         machine=machine(),
-        # Who does not know who it is has not tried to meet anybody.
-        meeting=Meeting(place_of(who), took_s, str(error)) if _has_tried(error) else None,
+        meeting=_meeting(task, error),
     )
     return judge_check(check, {who.rank: [outcome_of(check, context)]})

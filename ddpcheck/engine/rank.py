@@ -72,8 +72,8 @@ def run_rank(settings: RunSettings, run_id: str, on_report: OnReport) -> int:
     if unknown is not None:
         raise _alone(task, unknown)
     try:
-        open_store(who, deadline_s)
-        store = meet(who, deadline_s)
+        hosts = open_store(who, deadline_s)
+        store = meet(who, deadline_s, hosts=hosts)
     except LaunchError as error:
         raise _alone(task, error) from error
     return Rank(task, mail, store).run()

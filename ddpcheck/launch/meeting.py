@@ -11,12 +11,12 @@ from datetime import timedelta
 
 import psutil
 
-from ddpcheck.errors import LaunchError
+from ddpcheck.errors import MeetingError
 from ddpcheck.launch.host import ENDED, HOSTED, KEYS, host_beside
 from ddpcheck.launch.identity import Identity
 from ddpcheck.launch.stores import PrefixStore, Store, TCPStore
-from ddpcheck.machine.ports import owner_of, owner_pid
-from ddpcheck.network.reach import Reached, reach
+from ddpcheck.machine.ports import owner_of, owner_pid, why_not_opened
+from ddpcheck.network.reach import Reach, Reached, reach
 
 # Between two tries, at first and at last: a thousand ranks that all try ten times a second would
 # keep rank 0's host and the name server busy while the store comes up.
@@ -28,6 +28,10 @@ TRY_S = 2.0
 # A name may become known a moment after its host has started, as in Kubernetes.
 NAME_S = 10.0
 GOLDEN_RATIO = 0.6180339887
+# Between opening a port and listening at it pass microseconds: what is silent for so long is held.
+HELD_S = 5.0
+# How an attempt ends when what has the port is not the store of this job.
+OF_STRANGERS = (Reached.SILENT, Reached.CLOSED, Reached.OTHER)
 
 
 def open_store(who: Identity, timeout_s: float) -> bool:
@@ -46,17 +50,21 @@ def open_store(who: Identity, timeout_s: float) -> bool:
     return False
 
 
-def meet(who: Identity, timeout_s: float) -> TCPStore:
-    """Return a first client of the store; raises LaunchError, which says what is in the way.
+def meet(who: Identity, timeout_s: float, *, hosts: bool) -> TCPStore:
+    """Return a first client of the store; raises MeetingError, which says what is in the way.
+
+    ``hosts`` is whether this process has opened the store.
 
     Everything here has a bound of its own: torch's client waits for ever for the answer of a
     listener that is no store.
     """
     until = time.monotonic() + timeout_s
-    _reach(who, until, timeout_s)
+    could_open = not hosts and not who.store_is_hosted and who.is_on_master
+    _reach(who, until, timeout_s, could_open)
     store = join_store(who, min(HANDSHAKE_S, timeout_s))
     if not who.store_is_hosted and not _wait_for_mark(store, who, until):
-        raise _cannot_meet(who, "the store there is another job's: no rank of this job opened it")
+        told = "the store there is another job's: no rank of this job opened it"
+        raise _cannot_meet(who, told, Reached.OTHER)
     return store
 
 
@@ -84,7 +92,7 @@ def store_host(store: Store, who: Identity) -> str:
 
 
 def join_store(who: Identity, timeout_s: float) -> TCPStore:
-    """Return a client of the store; raises LaunchError when there is none in time.
+    """Return a client of the store; raises MeetingError when there is none in time.
 
     Each thread needs a client of its own: one that waits blocks its other users.
     """
@@ -98,9 +106,10 @@ def join_store(who: Identity, timeout_s: float) -> TCPStore:
             who,
             "it accepts connections, and does not answer as a store: a proxy or sidecar (Istio: "
             "annotate the pods with sidecar.istio.io/inject: 'false'), or another program",
+            Reached.SILENT,
         )
     if isinstance(made[0], RuntimeError):
-        raise _cannot_meet(who, str(made[0]).splitlines()[0])
+        raise _cannot_meet(who, str(made[0]).splitlines()[0], Reached.CLOSED)
     return made[0]
 
 
@@ -131,10 +140,14 @@ def _ancestors() -> set[int | None]:
     return set()
 
 
-def _reach(who: Identity, until: float, timeout_s: float) -> None:
-    """Return once something listens there; raises LaunchError when nothing does in time."""
+def _reach(who: Identity, until: float, timeout_s: float, could_open: bool) -> None:
+    """Return once something listens there; raises MeetingError when nothing does in time.
+
+    ``could_open`` is whether this process would have opened the port, had nobody held it.
+    """
     began = time.monotonic()
-    told, pauses = "", pauses_s(who.rank)
+    last: Reach | None = None
+    pauses = pauses_s(who.rank)
     while True:
         # The last try has time enough, too, to tell a firewall's answer from none.
         left_s = max(TRY_S / 2, until - time.monotonic())
@@ -144,9 +157,18 @@ def _reach(who: Identity, until: float, timeout_s: float) -> None:
         now = time.monotonic()
         unknown = tried.kind is Reached.UNRESOLVED and now - began > NAME_S
         # A firewall that says no says it only so often a second, and between is silent.
-        told = told if tried.kind is Reached.FILTERED and told else tried.detail
+        last = last if tried.kind is Reached.FILTERED and last else tried
+        refused = could_open and tried.kind is Reached.REFUSED
+        if (
+            refused
+            and now > min(until, began + HELD_S)
+            and (why := why_not_opened(who.master_port))
+        ):
+            told = f"the port is taken: nothing listens there, and it cannot be opened ({why})"
+            raise _cannot_meet(who, told, Reached.OTHER)
         if now >= until or unknown:
-            raise _cannot_meet(who, f"{told}, for {now - began:.0f} of {timeout_s:.0f} s")
+            told = f"{last.detail}, for {now - began:.0f} of {timeout_s:.0f} s"
+            raise _cannot_meet(who, told, last.kind)
         time.sleep(max(0.0, min(next(pauses), until - time.monotonic())))
 
 
@@ -178,10 +200,13 @@ def _wait_for_mark(store: TCPStore, who: Identity, until: float) -> bool:
     return True
 
 
-def _cannot_meet(who: Identity, reason: str) -> LaunchError:
-    owner = owner_of(who.master_port) if who.is_on_master else ""
+def _cannot_meet(who: Identity, reason: str, kind: Reached) -> MeetingError:
+    strange = kind in OF_STRANGERS and not who.store_is_hosted and who.is_on_master
+    owner = owner_of(who.master_port) if strange else ""
     held = f"; the port is held by {owner}" if owner else ""
-    return LaunchError(
+    return MeetingError(
         f"rank {who.rank} on {who.host} cannot meet the others at "
-        f"{who.master_addr}:{who.master_port}: {reason}{held}"
+        f"{who.master_addr}:{who.master_port}: {reason}{held}",
+        kind,
+        owner,
     )

@@ -105,3 +105,15 @@ def speed_of(device: str) -> Speed:
     from ddpcheck.machine.nvml import read_speed
 
     return read_speed(str(torch.cuda.get_device_properties(device).uuid))
+
+
+def generation_of(device: str) -> tuple[int, int] | None:
+    """Return the PCI Express generation of a device's link at this moment, and the best possible.
+
+    None where the driver does not tell.
+    """
+    import torch
+
+    from ddpcheck.machine.nvml import read_generation
+
+    return read_generation(str(torch.cuda.get_device_properties(device).uuid))

@@ -10,6 +10,8 @@ from ddpcheck.machine.files import text_of
 # Decimal GB/s of one lane in one direction, after line coding, by the transfer rate in GT/s.
 # Source: PCI Express Base Specification: 8b/10b to 5 GT/s, 128b/130b to 32, 242 of 256 bytes at 64.
 LANE_GBPS = {"2.5": 0.25, "5.0": 0.5, "8.0": 0.985, "16.0": 1.969, "32.0": 3.938, "64.0": 7.563}
+# The rate of each generation, in the order of the generations.
+RATES = tuple(LANE_GBPS)
 HIGHEST_WIDTH = 16
 
 
@@ -24,6 +26,12 @@ def link_gbps(address: str, root: Path = Path("/")) -> float | None:
     own = device.resolve()
     known = [rate for place in (own, own.parent) if (rate := _best_gbps(place)) is not None]
     return min(known, default=None)
+
+
+def generation_gbps(generation: int, width: int | None) -> float:
+    """Return the decimal GB/s of a link of this generation; as wide as can be when not known."""
+    rate = RATES[min(generation, len(RATES)) - 1]
+    return LANE_GBPS[rate] * (width or HIGHEST_WIDTH)
 
 
 def _best_gbps(place: Path) -> float | None:

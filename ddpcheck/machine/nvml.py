@@ -61,6 +61,20 @@ def read_speed(uuid: str, nvml: Any = PYNVML) -> Speed:
         return Speed()
 
 
+def read_generation(uuid: str, nvml: Any = PYNVML) -> tuple[int, int] | None:
+    """Return the PCI Express generation of the GPU's link now, and the best for both its ends.
+
+    A link that has nothing to do may have gone down to the first one.
+    """
+    try:
+        nvml.nvmlInit()
+        handle = _handle(uuid, nvml)
+        now = int(nvml.nvmlDeviceGetCurrPcieLinkGeneration(handle))
+        return now, int(nvml.nvmlDeviceGetMaxPcieLinkGeneration(handle))
+    except pynvml.NVMLError:
+        return None
+
+
 def _handle(uuid: str, nvml: Any) -> Any:
     try:
         return nvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}")

@@ -21,6 +21,10 @@ COPY_BYTES = 8 * 2**20
 # as it copies, by filling memory, so that some of its copies have the link for themselves.
 FILLED_BYTES = 64 * 2**20
 FILLS_COUNT = 150
+# Some milliseconds of copies: the driver answers in less, and peers still find the link free.
+LOAD_COUNT = 12
+
+Answer = TypeVar("Answer")
 
 
 def matmul_tflops(device: str, size: int, goes: int) -> list[float]:
@@ -79,6 +83,17 @@ def copy_gbps(device: str, goes: int) -> tuple[float, float]:
     to_device_s = _timed_s(lambda: there.copy_(here, non_blocking=True), pause, goes)
     to_host_s = _timed_s(lambda: here.copy_(there, non_blocking=True), pause, goes)
     return COPY_BYTES / min(to_device_s) / 1e9, COPY_BYTES / min(to_host_s) / 1e9
+
+
+def asked_under_load(device: str, question: Callable[[], Answer]) -> Answer:
+    """Return the answer to a question that is asked while copies to the GPU are under way."""
+    there = torch.empty(COPY_BYTES, dtype=torch.uint8, device=device)
+    here = torch.empty(COPY_BYTES, dtype=torch.uint8, pin_memory=True)
+    for _ in range(LOAD_COUNT):
+        there.copy_(here, non_blocking=True)
+    answer = question()
+    torch.cuda.synchronize(device)
+    return answer
 
 
 def _timed_s(work: Callable[[], object], pause: Callable[[], None], goes: int) -> list[float]:

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from ddpcheck.machine.link_speed import link_gbps
+from ddpcheck.machine.link_speed import generation_gbps, link_gbps
 
 ADDRESS = "0000:17:00.0"
 
@@ -49,3 +49,11 @@ def test_link(
 
 def test_an_unknown_device(tmp_path: Path) -> None:
     assert link_gbps(ADDRESS, tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("generation", "width", "gbps"),
+    [(1, 16, 4.0), (1, None, 4.0), (3, 8, 7.88), (5, 16, 63.0), (6, 16, 121.0), (9, 16, 121.0)],
+)
+def test_a_generation_allows_a_speed(generation: int, width: int | None, gbps: float) -> None:
+    assert generation_gbps(generation, width) == pytest.approx(gbps, rel=1e-3)

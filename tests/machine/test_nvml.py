@@ -10,7 +10,7 @@ import pytest
 from answers import always
 
 from ddpcheck.machine.gpu import Gpu, Link, Memory, Peer, Process, Speed
-from ddpcheck.machine.nvml import read_gpu, read_speed
+from ddpcheck.machine.nvml import read_generation, read_gpu, read_speed
 
 UUID = "GPU-55c016a6-9d7d-046b-9d59-e5f62f91ed26"
 OTHER = "GPU-0b11d014-1685-04bd-26ed-5fc0bc1c44ae"
@@ -223,3 +223,15 @@ def test_this_machine_does_not_know_that_gpu() -> None:
     told = read_gpu(UUID)
     assert isinstance(told, str)
     assert told.startswith("NVML: ")
+
+
+def test_the_generation_of_a_link_is_told_with_the_best_one() -> None:
+    driver = Driver(nvmlDeviceGetCurrPcieLinkGeneration=1, nvmlDeviceGetMaxPcieLinkGeneration=5)
+    assert read_generation(UUID, driver) == (1, 5)
+
+
+@pytest.mark.parametrize(
+    "known", [{}, {"nvmlDeviceGetCurrPcieLinkGeneration": 1}], ids=["neither", "only the present"]
+)
+def test_a_generation_that_is_not_known_is_none(known: dict[str, int]) -> None:
+    assert read_generation(UUID, Driver(**known)) is None

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from pci_trees import captured, device, write
 
 from ddpcheck.machine.pci import (
     Port,
@@ -31,21 +32,6 @@ def registers(acs: int | None) -> bytes:
         made[0x2A0:0x2A4] = (0x0001_000D).to_bytes(4, "little")
         made[0x2A6:0x2A8] = acs.to_bytes(2, "little")
     return bytes(made)
-
-
-def write(root: Path, place: str, text: str | bytes) -> None:
-    path = root / place
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(text.encode() if isinstance(text, str) else text)
-
-
-def device(root: Path, place: str, config: bytes, width: str = "16\n") -> None:
-    write(root, f"{place}/config", config)
-    write(root, f"{place}/current_link_width", width)
-    write(root, f"{place}/max_link_width", "16\n")
-    link = root / "sys/bus/pci/devices" / Path(place).name
-    link.parent.mkdir(parents=True, exist_ok=True)
-    link.symlink_to(root / place)
 
 
 @pytest.fixture
@@ -91,6 +77,13 @@ def test_a_device_without_attributes(tmp_path: Path) -> None:
 )
 def test_access_control(config: bytes, control: int | None) -> None:
     assert acs_control(config) == control
+
+
+@pytest.mark.parametrize(
+    ("name", "control"), [("root_port_acs_on", 0x1F), ("root_port_acs_off", 0)]
+)
+def test_real_root_ports_are_read_as_lspci_reads_them(name: str, control: int) -> None:
+    assert acs_control(captured(name)) == control
 
 
 @pytest.mark.parametrize(

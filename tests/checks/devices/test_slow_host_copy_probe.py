@@ -18,15 +18,39 @@ def test_a_cpu_run_is_skipped() -> None:
 
 
 @pytest.mark.parametrize(
-    ("known", "link"),
-    [(Gpu("GPU-1", pci="0000:17:00.0"), 63.0), (Gpu("GPU-1"), None), ("no", None)],
+    ("known", "link", "width"),
+    [
+        (Gpu("GPU-1", pci="0000:17:00.0", pcie_width=16), 63.0, 16),
+        (Gpu("GPU-1"), None, None),
+        ("no", None, None),
+    ],
 )
-def test_probe(monkeypatch: pytest.MonkeyPatch, known: Gpu | str, link: float | None) -> None:
+def test_probe(
+    monkeypatch: pytest.MonkeyPatch, known: Gpu | str, link: float | None, width: int | None
+) -> None:
     monkeypatch.setattr(device_speed, "copy_gbps", always((53.04, 54.06)))
+    under_load: list[str] = []
+    monkeypatch.setattr(slow_host_copy, "generation_of", lambda device: under_load.append(device) or (4, 5))
+    monkeypatch.setattr(device_speed, "asked_under_load", lambda _device, question: question())
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
     properties = SimpleNamespace(name="NVIDIA H200")
     monkeypatch.setattr(torch.cuda, "get_device_properties", always(properties))
     monkeypatch.setattr(slow_host_copy, "gpu_of", always(known))
     monkeypatch.setattr(slow_host_copy, "link_gbps", {"0000:17:00.0": 63.0}.__getitem__)
     facts = probe(context_with(device="cuda:0"))
-    assert facts == Facts("node0", "cuda:0", "NVIDIA H200", 53.0, 54.1, link)
+    assert facts == Facts("node0", "cuda:0", "NVIDIA H200", 53.0, 54.1, link, 4, 5, width)
+    assert under_load == ["cuda:0"]
+
+
+@pytest.mark.parametrize("told", [(4, 5), None])
+def test_a_generation_that_is_not_told_is_0(
+    monkeypatch: pytest.MonkeyPatch, told: tuple[int, int] | None
+) -> None:
+    monkeypatch.setattr(device_speed, "copy_gbps", always((53.0, 54.0)))
+    monkeypatch.setattr(device_speed, "asked_under_load", always(told))
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
+    properties = SimpleNamespace(name="NVIDIA H200")
+    monkeypatch.setattr(torch.cuda, "get_device_properties", always(properties))
+    monkeypatch.setattr(slow_host_copy, "gpu_of", always("no"))
+    facts = probe(context_with(device="cuda:0"))
+    assert (facts.generation, facts.best_generation) == (told or (0, 0))

@@ -66,9 +66,20 @@ def test_an_empty_environment_is_told_in_few_words() -> None:
     assert "not set" in found[0].message
 
 
-def test_of_two_equal_groups_neither_is_the_odd_one() -> None:
-    (finding,) = judge(job({"PYTHONPATH": "/src"}))
+def test_of_two_values_neither_is_the_odd_one() -> None:
+    (finding,) = judge(job({"LD_LIBRARY_PATH": "/src"}))
     assert len(finding.ranks) == 16
+    assert "ssh" not in finding.fix
+
+
+def test_of_two_hosts_the_one_that_lacks_the_variables_is_the_odd_one() -> None:
+    finding = judge(job(dict.fromkeys(COMMON)))[0]
+    assert finding.ranks == tuple(range(8, 16))
+    assert "look first at node1" in finding.fix
+    assert "ssh and pdsh forward no variables" in finding.fix
+    (finding,) = judge(job({"PYTHONPATH": "/src"}))
+    assert finding.ranks == tuple(range(8))
+    assert "node0" in finding.fix
 
 
 def test_of_long_lists_only_the_difference_is_told() -> None:

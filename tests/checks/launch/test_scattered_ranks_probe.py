@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from contexts import context_with
 
-from ddpcheck.check import Skip
+from ddpcheck.check import Meeting, Skip
 from ddpcheck.checks.launch.scattered_ranks import judge, probe
 from ddpcheck.machine.processes import Rank
 
@@ -37,3 +37,9 @@ def test_a_real_process_of_this_host_is_found(rank_one: subprocess.Popen[bytes])
     assert Rank(rank_one.pid, 1, THERE) in facts.elsewhere
     (finding,) = judge({0: facts})
     assert finding.ranks == (1,)
+
+def test_what_cannot_meet_has_not_seen_who_came() -> None:
+    met = Meeting(THERE, 1.0, "no route")
+    with pytest.raises(Skip, match="cannot meet"):
+        probe(context_with(environ=MINE, world_size=2, meeting=met))
+
