@@ -226,6 +226,8 @@ def test_rank_that_sleeps_before_its_first_check_is_stalled_too(tmp_path: Path) 
     assert blamed(ended) == {1}
 
 
+ONCE = "start each RANK of 0..WORLD_SIZE-1 once, on every node; a second job needs its own port"
+CORRECT = "start the ranks with torchrun, or correct the launch script; a port is 1..65535"
 HEALTHY = ("--target", target("clean/ways_to_train:subclass"), "--select", "launch,gradients")
 
 
@@ -244,23 +246,30 @@ def test_processes_started_by_hand_are_ranks(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ids", "ranks", "words"),
+    ("ids", "ranks", "words", "fix"),
     [
-        ([(0, 2), (0, 2)], (0,), ["RANK claimed more than once"]),
-        ([(1, 2), (1, 2)], (1,), ["RANK claimed more than once"]),
-        ([(0, 3), (1, 3)], (2,), ["WORLD_SIZE is 3", "missing: rank 2"]),
-        ([(0, 3), (1, 2)], (0, 1), ["WORLD_SIZE 3 on rank 0", "WORLD_SIZE 2 on rank 1"]),
+        ([(0, 2), (0, 2)], (0,), ["RANK claimed more than once"], ONCE),
+        ([(1, 2), (1, 2)], (1,), ["RANK claimed more than once"], ONCE),
+        ([(0, 3), (1, 3)], (2,), ["WORLD_SIZE is 3", "missing: rank 2"], ONCE),
+        ([(0, 3), (2, 3)], (1,), ["WORLD_SIZE is 3", "missing: rank 1"], ONCE),
+        ([(0, 2), (2, 2)], (2,), ["RANK is not below WORLD_SIZE (2)"], ONCE),
+        ([(0, 3), (1, 2)], (0, 1), ["WORLD_SIZE 3 on rank 0", "WORLD_SIZE 2 on rank 1"], CORRECT),
     ],
-    ids=["two are rank 0", "two are rank 1", "one is missing", "two world sizes"],
+    ids=["two are rank 0", "two are rank 1", "one is missing", "a gap", "beyond", "two world sizes"],
 )
 def test_ranks_that_do_not_fit_together_are_named(
-    ids: Sequence[tuple[int, int]], ranks: tuple[int, ...], words: Sequence[str], tmp_path: Path
+    ids: Sequence[tuple[int, int]],
+    ranks: tuple[int, ...],
+    words: Sequence[str],
+    fix: str,
+    tmp_path: Path,
 ) -> None:
     ended = start(tmp_path, ids, "--deadline", "3")
     assert ended.found() == {RANKS: "error"}
     finding = the_finding(ended, RANKS)
     assert finding.ranks == ranks
     assert [word for word in words if word not in finding.message] == []
+    assert finding.fix == fix
     assert ended.exit_codes == (ExitCode.INCOMPLETE, ExitCode.INCOMPLETE)
     assert ended.report.verdict == Verdict.INCOMPLETE
     assert ended.stdout.count("verdict:") == 1

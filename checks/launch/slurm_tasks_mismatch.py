@@ -25,20 +25,20 @@ READ = (
     *("RANK", "WORLD_SIZE", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_STEP_NUM_TASKS"),
     *("SLURM_STEP_NUM_NODES", "SLURM_NTASKS_PER_NODE", "SLURM_GPUS_ON_NODE"),
 )
-AGENTS = ("TORCHELASTIC_RUN_ID", "DDPCHECK_LAUNCHED")
+AGENTS = {"TORCHELASTIC_RUN_ID": "torchrun", "DDPCHECK_LAUNCHED": "ddpcheck"}
 ONE_A_RANK = "start as many tasks as ranks: srun --nodes=N --ntasks-per-node=GPUS, without --ntasks"
 ONE_A_NODE = "start torchrun once a node: srun --ntasks-per-node=1 torchrun --nproc-per-node=GPUS"
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """What Slurm says of the task of one rank, counts as numbers; ``gpus`` are those it sees."""
+    """What Slurm says of a rank's task, the GPUs it sees, and the agent that started it, if any."""
 
     host: str
     step: str
     numbers: dict[str, int]
     tasks_on_nodes: tuple[int, ...]
-    has_agent: bool
     gpus: int
+    agent: str = ""
 
     @property
     def tasks(self) -> int:
@@ -66,15 +66,16 @@ def probe(ctx: Context) -> Facts:
         step=f"{environ.get('SLURM_JOB_ID', '')}.{environ.get('SLURM_STEP_ID', '')}",
         numbers={name: int(text) for name, text in told.items() if text.isdecimal()},
         tasks_on_nodes=tuple(tasks_on_nodes(environ.get("SLURM_STEP_TASKS_PER_NODE", ""))),
-        has_agent=any(name in environ for name in AGENTS),
         gpus=ctx.gpus if ctx.on_gpu else 0,
+        agent=next((agent for name, agent in AGENTS.items() if name in environ), ""),
     )
 
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:
     """Return where srun's tasks, what was asked for, and the ranks contradict each other."""
-    if agents := {rank: own for rank, own in facts.items() if own.has_agent}:
-        return list(_agents(agents))
+    if agents := {rank: own for rank, own in facts.items() if own.agent}:
+        lone = {rank: own for rank, own in agents.items() if own.agent == "ddpcheck"}
+        return list(_agents(agents)) or list(_fewer_than_asked(lone))
     # A task may start ranks of its own, as DeepSpeed's launcher does: then tasks say nothing.
     ids = [own.numbers.get("SLURM_PROCID", 0) for own in facts.values()]
     claimed = all(o.numbers.get("RANK", i) == i for i, o in zip(ids, facts.values(), strict=True))
@@ -88,7 +89,7 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
 def summarize(facts: Mapping[int, Facts]) -> str:
     """Return how many tasks on how many nodes."""
     own = next(iter(facts.values()))
-    inside = ", torchrun inside" * own.has_agent
+    inside = f", {own.agent} inside" * bool(own.agent)
     return f"{own.tasks} task(s) of srun on {own.nodes} node(s){inside}"
 
 
@@ -128,14 +129,14 @@ def _uneven(facts: Mapping[int, Facts]) -> Iterator[Finding]:
 
 
 def _fewer_than_asked(facts: Mapping[int, Facts]) -> Iterator[Finding]:
-    own = next(iter(facts.values()))
-    asked = own.numbers.get("SLURM_NTASKS_PER_NODE", 0)
-    if asked and own.tasks_on_nodes and set(own.tasks_on_nodes) != {asked}:
+    own = next(iter(facts.values()), None)
+    asked = own.numbers.get("SLURM_NTASKS_PER_NODE", 0) if own else 0
+    if own and asked and own.tasks_on_nodes and set(own.tasks_on_nodes) != {asked}:
         told = f"SLURM_NTASKS_PER_NODE is {asked}, and the step has {own.tasks} tasks: "
         told += f"{listed(own.tasks_on_nodes)} on its nodes"
-        # That srun was told something else than sbatch may be meant, unless GPUs idle.
-        idle = own.tasks > 1 and any(o.gpus > max(own.tasks_on_nodes) for o in facts.values())
-        gravity = Severity.WARNING if idle else Severity.INFO
+        # It may be meant, unless GPUs idle, or there is no torchrun to start the ranks.
+        idle = any(o.gpus > max(o.tasks_on_nodes, default=0) for o in facts.values() if o.tasks > 1)
+        gravity = Severity.WARNING if idle or own.agent else Severity.INFO
         yield _finding(list(facts), "tasks a node not as asked for", told, ONE_A_RANK, gravity)
 
 

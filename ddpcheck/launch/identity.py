@@ -55,15 +55,23 @@ def started_by_launcher(environ: Mapping[str, str]) -> bool:
 
 
 def require_whole_job(environ: Mapping[str, str]) -> None:
-    """Raise UsageError in a pod of Kubeflow's that is one of several, and in which nothing ran yet.
+    """Raise UsageError in a pod of Kubeflow's whose variables are for a torchrun that nobody started.
 
-    Its variables are for torchrun. A pod that checked itself alone would pass for the job.
+    A pod that checked itself alone would pass for the job; one rank in a pod that is to have several
+    would wait for the others.
     """
     pods = environ.get("PET_NNODES", "1").rpartition(":")[2]
     if pods != "1" and not started_by_launcher(environ):
         raise UsageError(
             f"PET_NNODES is {environ['PET_NNODES']}: this is one pod of several; start "
             "'torchrun -m ddpcheck run' in each, which reads the pod's variables"
+        )
+    ranks = environ.get("PET_NPROC_PER_NODE", "")
+    numbered = "RANK" in environ and "LOCAL_RANK" not in environ
+    if numbered and ranks.isdecimal() and int(ranks) > 1:
+        raise UsageError(
+            f"PET_NPROC_PER_NODE is {ranks}, and python is one rank: RANK numbers the pods, and "
+            f"WORLD_SIZE counts {ranks} ranks in each; start 'torchrun -m ddpcheck run' in each pod"
         )
 
 

@@ -255,8 +255,27 @@ def test_one_pod_of_several_does_not_pass_for_the_job(pods: str) -> None:
         require_whole_job({"PET_NNODES": pods})
 
 
+POD = {"PET_NNODES": "2", "RANK": "1", "WORLD_SIZE": "4", "MASTER_ADDR": "job-master-0"}
+
+
+@pytest.mark.parametrize("pod", [POD, POD | {"PET_NNODES": "1", "RANK": "0"}])
+def test_a_pod_of_several_ranks_in_which_python_is_one_does_not_wait_for_them(
+    pod: dict[str, str],
+) -> None:
+    with pytest.raises(UsageError, match="PET_NPROC_PER_NODE is 2.*torchrun -m ddpcheck run"):
+        require_whole_job(pod | {"PET_NPROC_PER_NODE": "2"})
+
+
 @pytest.mark.parametrize(
-    "environ", [{}, {"PET_NNODES": "1"}, {"PET_NNODES": "1:1"}, TORCHRUN | {"PET_NNODES": "2"}]
+    "environ",
+    [
+        {},
+        {"PET_NNODES": "1"},
+        {"PET_NNODES": "1:1"},
+        TORCHRUN | {"PET_NNODES": "2"},
+        TORCHRUN | {"PET_NNODES": "2", "PET_NPROC_PER_NODE": "2"},
+        *[POD | {"PET_NPROC_PER_NODE": each} for each in ("1", "auto", "gpu")],
+    ],
 )
 def test_a_whole_job_and_a_rank_of_one_go_on(environ: dict[str, str]) -> None:
     require_whole_job(environ)

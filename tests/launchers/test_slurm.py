@@ -33,6 +33,7 @@ ranks = [
 ]
 sys.exit(max(rank.wait() for rank in ranks))
 """
+TWO_A_NODE = ("--nodes=1", "--ntasks-per-node=2")
 
 
 @pytest.fixture(scope="module")
@@ -101,6 +102,43 @@ def test_fewer_tasks_than_the_exported_world_size_are_told(
         "launch/inconsistent-ranks": "error",
         "launch/conflicting-launchers": "warning",
     }
+    told = {each.id: (each.ranks, each.fix) for each in report.findings}
+    assert told[MISMATCH][0] == (0, 1)
+    assert told[MISMATCH][1].startswith("start as many tasks as ranks: srun")
+    ranks, fix = told["launch/inconsistent-ranks"]
+    assert (ranks, fix.partition(",")[0]) == ((2,), "start each RANK of 0..WORLD_SIZE-1 once")
+    ranks, fix = told["launch/conflicting-launchers"]
+    assert (ranks, fix.partition(":")[0]) == ((0, 1), "number the ranks in one place")
+
+
+def test_fewer_tasks_than_sbatch_was_asked_for_are_told(cluster: Cluster, tmp_path: Path) -> None:
+    reports = tmp_path / "reports"
+    command = " ".join(python(*ddpcheck(reports)))
+    ended = cluster.batch(reports, TWO_A_NODE, f"srun --ntasks=1 {command}")
+    assert ended.exit_code == 0, ended.stderr
+    assert ended.found() == {MISMATCH: "warning"}
+    (found,) = (each for each in ended.report.findings if each.id == MISMATCH)
+    assert found.ranks == (0, 1)
+    assert "SLURM_NTASKS_PER_NODE is 2, and the step has 1 tasks" in found.message
+    assert found.fix.endswith("--ntasks-per-node=GPUS, without --ntasks")
+
+
+def test_as_many_tasks_as_sbatch_was_asked_for_are_its_ranks(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    reports = tmp_path / "reports"
+    command = " ".join(python(*ddpcheck(reports)))
+    assert_healthy(cluster.batch(reports, TWO_A_NODE, f"srun {command}"), "slurm", ("host0",) * 2)
+
+
+def test_ranks_in_an_order_of_ones_own_meet_on_the_host_of_rank_0(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    reports, order = tmp_path / "reports", tmp_path / "order"
+    order.write_text("host1\nhost0\n")
+    srun = ("srun", "--ntasks=2", "--distribution=arbitrary")
+    ended = cluster.run(reports, *srun, *python(*ddpcheck(reports)), SLURM_HOSTFILE=str(order))
+    assert_healthy(ended, "slurm", ("host1", "host0"))
 
 
 def test_one_task_a_node_does_not_drop_the_ranks_that_it_was_to_start(

@@ -21,7 +21,6 @@ def task(rank: int, local: int = 8, nodes: int = 2, **changed: object) -> Facts:
             "SLURM_GPUS_ON_NODE": local,
         },
         tasks_on_nodes=(local,) * nodes,
-        has_agent=False,
         gpus=local,
     )
     return msgspec.structs.replace(own, **changed)
@@ -36,7 +35,7 @@ def with_agents(tasks_a_node: int, ranks_a_task: int = 4, nodes: int = 2) -> dic
     """Return the ranks of a torchrun in every task."""
     world = tasks_a_node * ranks_a_task * nodes
     started = {rank: task(rank // ranks_a_task, tasks_a_node, nodes) for rank in range(world)}
-    return {r: msgspec.structs.replace(own, has_agent=True) for r, own in started.items()}
+    return {r: msgspec.structs.replace(own, agent="torchrun") for r, own in started.items()}
 
 
 def only(facts: dict[int, Facts]) -> Finding:
@@ -135,9 +134,22 @@ def test_summary() -> None:
     assert summarize(with_agents(1)) == "2 task(s) of srun on 2 node(s), torchrun inside"
 
 
-def test_one_task_where_more_a_node_were_asked_for_is_told_and_may_be_meant() -> None:
-    # --ntasks=1 beside --ntasks-per-node=2; ddpcheck has started two ranks in it.
+def one_task(agent: str) -> dict[int, Facts]:
+    """Return two ranks in the one task of --ntasks=1 beside --ntasks-per-node=2."""
     numbers = {"SLURM_PROCID": 0, "SLURM_STEP_NUM_TASKS": 1, "SLURM_NTASKS_PER_NODE": 2}
-    found = only({r: task(0, 1, 1, numbers=numbers | {"RANK": r}, gpus=2) for r in range(2)})
-    assert (found.severity, found.ranks) == (Severity.INFO, (0, 1))
+    numbered = {r: numbers | {"RANK": r} for r in range(2)}
+    return {r: task(0, 1, 1, numbers=own, gpus=2, agent=agent) for r, own in numbered.items()}
+
+
+@pytest.mark.parametrize(
+    ("agent", "severity"), [("", Severity.INFO), ("ddpcheck", Severity.WARNING)]
+)
+def test_one_task_where_more_a_node_were_asked_for(agent: str, severity: Severity) -> None:
+    found = only(one_task(agent))
+    assert (found.severity, found.ranks) == (severity, (0, 1))
     assert "SLURM_NTASKS_PER_NODE is 2, and the step has 1 tasks" in found.message
+    assert "--ntasks-per-node=GPUS, without --ntasks" in found.fix
+
+
+def test_torchrun_in_one_task_may_take_its_ranks_from_there() -> None:
+    assert judge(one_task("torchrun")) == []

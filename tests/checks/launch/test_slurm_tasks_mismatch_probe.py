@@ -20,13 +20,16 @@ STEP = {
 def test_probe_reads_what_srun_told() -> None:
     facts = probe(context_with(environ=STEP))
     assert (facts.step, facts.tasks, facts.nodes, facts.tasks_on_nodes) == ("4711.0", 16, 2, (8, 8))
-    assert (facts.has_agent, facts.gpus) == (False, 0)
+    assert (facts.agent, facts.gpus) == ("", 0)
     assert facts.numbers["SLURM_PROCID"] == 9
     assert "RANK" not in facts.numbers
 
 
-def test_probe_sees_the_agent() -> None:
-    assert probe(context_with(environ=STEP | {"TORCHELASTIC_RUN_ID": "x"})).has_agent
+@pytest.mark.parametrize(
+    ("name", "agent"), [("TORCHELASTIC_RUN_ID", "torchrun"), ("DDPCHECK_LAUNCHED", "ddpcheck")]
+)
+def test_probe_sees_the_agent(name: str, agent: str) -> None:
+    assert probe(context_with(environ=STEP | {name: "x"})).agent == agent
 
 
 @pytest.mark.parametrize(
