@@ -17,6 +17,7 @@ from real_ranks import (
     clean_environment,
     free_port,
     run_by_hand,
+    short,
 )
 
 from ddpcheck.finding import Severity
@@ -138,7 +139,7 @@ def started(folder: Path, hosts: Sequence[Host], *begins: Sequence[str]) -> list
 
     It runs in the folder of this project: a rank may have no PYTHONPATH that leads there.
     """
-    words = ["-m", "ddpcheck", "run", "--profile", "quick", "--report-dir", str(folder)]
+    words = ["-m", "ddpcheck", "run", *short(folder), "--select", "launch,environment"]
     processes = []
     for rank, (host, begin) in enumerate(zip(hosts, begins, strict=True)):
         torchs = {"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", **by_hand(rank, len(hosts), PORT)}

@@ -255,7 +255,14 @@ def test_processes_started_by_hand_are_ranks(tmp_path: Path) -> None:
         ([(0, 2), (2, 2)], (2,), ["RANK is not below WORLD_SIZE (2)"], ONCE),
         ([(0, 3), (1, 2)], (0, 1), ["WORLD_SIZE 3 on rank 0", "WORLD_SIZE 2 on rank 1"], CORRECT),
     ],
-    ids=["two are rank 0", "two are rank 1", "one is missing", "a gap", "beyond", "two world sizes"],
+    ids=[
+        "two are rank 0",
+        "two are rank 1",
+        "one is missing",
+        "a gap",
+        "beyond",
+        "two world sizes",
+    ],
 )
 def test_ranks_that_do_not_fit_together_are_named(
     ids: Sequence[tuple[int, int]],

@@ -66,7 +66,6 @@ def another_job() -> Iterator[subprocess.Popen[bytes]]:
         job.kill()
 
 
-
 def told_of(process: psutil.Process) -> list[str]:
     """Return the words that name a process: its pid, its user and the start of its command."""
     command = " ".join(" ".join(process.cmdline()).split())[:COMMAND]
@@ -103,7 +102,9 @@ def test_a_port_that_a_stranger_holds_is_told_with_its_owner(
     with ExitStack() as sockets:
         port: int = held(sockets).getsockname()[1]
         if held is only_bound and not bound_only(port):
-            pytest.skip("this kernel, before Linux 6.8, does not tell of sockets that are only bound")
+            pytest.skip(
+                "this kernel, before Linux 6.8, does not tell of sockets that are only bound"
+            )
         ended = meet(tmp_path, "127.0.0.1", port)
     finding = assert_told(ended, f"127.0.0.1:{port}", *words, *told_of(psutil.Process()))
     assert f"pid {os.getpid()}" in str(finding.evidence["owner"])

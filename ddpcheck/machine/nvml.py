@@ -42,7 +42,7 @@ COMPUTE_MODES = {0: "default", 1: "exclusive thread", 2: "prohibited", 3: "exclu
 
 def read_gpu(uuid: str, nvml: Any = PYNVML) -> Gpu | str:
     """Return what NVML tells of the GPU with this UUID, or why it tells nothing."""
-    bare = uuid.removeprefix("GPU-").removeprefix("MIG-")
+    bare = _bare(uuid)
     try:
         nvml.nvmlInit()
         return _read(_handle(bare, nvml), nvml)
@@ -68,11 +68,15 @@ def read_generation(uuid: str, nvml: Any = PYNVML) -> tuple[int, int] | None:
     """
     try:
         nvml.nvmlInit()
-        handle = _handle(uuid, nvml)
+        handle = _handle(_bare(uuid), nvml)
         now = int(nvml.nvmlDeviceGetCurrPcieLinkGeneration(handle))
         return now, int(nvml.nvmlDeviceGetMaxPcieLinkGeneration(handle))
     except pynvml.NVMLError:
         return None
+
+
+def _bare(uuid: str) -> str:
+    return uuid.removeprefix("GPU-").removeprefix("MIG-")
 
 
 def _handle(uuid: str, nvml: Any) -> Any:

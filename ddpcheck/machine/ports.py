@@ -76,9 +76,9 @@ def _pid_with(inode: int) -> int:
 
 def _open_files(pid: int) -> Iterator[str]:
     with suppress(OSError):
-        for number in os.listdir(f"/proc/{pid}/fd"):
+        for opened in Path(f"/proc/{pid}/fd").iterdir():
             with suppress(OSError):
-                yield os.readlink(f"/proc/{pid}/fd/{number}")
+                yield str(opened.readlink())
 
 
 def _name_of(user: int) -> str:

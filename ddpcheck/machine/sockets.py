@@ -70,8 +70,8 @@ def _told(family: int) -> Iterator[Held]:
             for kind, body in _messages(chunk):
                 if kind in (DONE, ERROR):
                     return
-                _, state, _, _, port, _, user, inode = ANSWER.unpack_from(body)
-                yield Held(int.from_bytes(port, "big"), state, user, inode)
+                *_, port, _, user, inode = ANSWER.unpack_from(body)
+                yield Held(int.from_bytes(port, "big"), ONLY_BOUND, user, inode)
 
 
 def _messages(chunk: bytes) -> Iterator[tuple[int, bytes]]:

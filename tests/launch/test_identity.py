@@ -262,7 +262,7 @@ POD = {"PET_NNODES": "2", "RANK": "1", "WORLD_SIZE": "4", "MASTER_ADDR": "job-ma
 def test_a_pod_of_several_ranks_in_which_python_is_one_does_not_wait_for_them(
     pod: dict[str, str],
 ) -> None:
-    with pytest.raises(UsageError, match="PET_NPROC_PER_NODE is 2.*torchrun -m ddpcheck run"):
+    with pytest.raises(UsageError, match=r"NODE is 2.*torchrun -m ddpcheck run"):
         require_whole_job(pod | {"PET_NPROC_PER_NODE": "2"})
 
 

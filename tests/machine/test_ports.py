@@ -98,16 +98,17 @@ def test_a_free_port_has_no_owner_and_can_be_opened() -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_what_another_user_holds_is_told_with_that_user(sockets: ExitStack) -> None:
     port = listening(sockets)
-    told = as_nobody(port)
+    told = as_nobody(port, sockets)
     assert told == f"a process of user {psutil.Process().username()}"
 
 
-def as_nobody(port: int) -> str:
+def as_nobody(port: int, sockets: ExitStack) -> str:
     """Return what a user without rights is told of the port's owner."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         try:
+            sockets.close()  # the child has them too
             os.setgid(NOBODY)
             os.setuid(NOBODY)
             os.write(writer, owner_of(port).encode())

@@ -33,6 +33,7 @@ def test_a_slow_link_is_named(link: float | None) -> None:
     assert ("63.0" in found.message) == (link is not None)
     assert "LnkSta" in found.fix
 
+
 @pytest.mark.parametrize("world", [1, 2])
 def test_a_link_that_stays_low_under_load_is_named_even_where_all_are_so(world: int) -> None:
     low = {"generation": 1, "best_generation": 5, "width": 16}
@@ -62,7 +63,6 @@ def test_a_low_link_is_told_once() -> None:
 )
 def test_a_generation_that_the_copies_belie_is_silent(own: dict[str, int]) -> None:
     assert judge({0: gpu(0, **own), 1: gpu(1, **own)}) == []
-
 
 
 def test_each_direction_has_a_finding() -> None:

@@ -30,7 +30,9 @@ def test_probe(
 ) -> None:
     monkeypatch.setattr(device_speed, "copy_gbps", always((53.04, 54.06)))
     under_load: list[str] = []
-    monkeypatch.setattr(slow_host_copy, "generation_of", lambda device: under_load.append(device) or (4, 5))
+    monkeypatch.setattr(
+        slow_host_copy, "generation_of", lambda device: under_load.append(device) or (4, 5)
+    )
     monkeypatch.setattr(device_speed, "asked_under_load", lambda _device, question: question())
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
     properties = SimpleNamespace(name="NVIDIA H200")

@@ -38,8 +38,8 @@ def test_a_real_process_of_this_host_is_found(rank_one: subprocess.Popen[bytes])
     (finding,) = judge({0: facts})
     assert finding.ranks == (1,)
 
+
 def test_what_cannot_meet_has_not_seen_who_came() -> None:
     met = Meeting(THERE, 1.0, "no route")
     with pytest.raises(Skip, match="cannot meet"):
         probe(context_with(environ=MINE, world_size=2, meeting=met))
-
