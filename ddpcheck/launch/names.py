@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from ddpcheck.launch.claims import Claim, claims
+from ddpcheck.machine.files import text_of
 from ddpcheck.measures.slurm import hosts_of, tasks_on_nodes
 
 LOOPBACK = "127.0.0.1"
@@ -51,9 +54,18 @@ def _address(claim: Claim, local_size: str, environ: Mapping[str, str]) -> str:
     if local_size == claim.world_size:
         return LOOPBACK
     nodes = environ.get("SLURM_STEP_NODELIST") or environ.get("SLURM_JOB_NODELIST", "")
-    if claim.launcher == "slurm" and nodes:
-        return next(iter(hosts_of(nodes)), "")
-    return ""
+    if claim.launcher != "slurm" or not nodes:
+        return ""
+    # Lists of nodes are sorted: a distribution of one's own may begin elsewhere.
+    if environ.get("SLURM_DISTRIBUTION", "").startswith("arbitrary"):
+        nodes = _first_entry(text_of(Path(environ.get("SLURM_HOSTFILE", ""))))
+    return next(iter(hosts_of(nodes)), "")
+
+
+def _first_entry(hostfile: str) -> str:
+    """Return the host of the first task; a line is a host, times a number of tasks, and a remark."""
+    lines = (re.split(r"[#*]", line)[0].strip() for line in hostfile.splitlines())
+    return next((line for line in lines if line), "")
 
 
 def _port(environ: Mapping[str, str], jobs: Sequence[tuple[str, ...]]) -> int:

@@ -1,5 +1,7 @@
 """torch's variables, for a rank whose launcher has names of its own."""
 
+from pathlib import Path
+
 import pytest
 from test_claims import DAEMON, HYDRA, OPENMPI, PLACE, SLURM_JOB, SLURM_TASK, TORCH
 
@@ -74,3 +76,30 @@ def test_the_advice_is_about_what_is_missing() -> None:
     environ = SLURM_TASK | TORCH | {"MASTER_ADDR": "node1"}
     with pytest.raises(UsageError, match="MASTER_PORT is not: start the ranks with torchrun"):
         identity(environ)
+
+
+def arbitrary(tmp_path: Path, hostfile: str) -> dict[str, str]:
+    """Return what a real srun --distribution=arbitrary sets: its lists of nodes are sorted."""
+    (tmp_path / "order").write_text(hostfile)
+    order = {"SLURM_DISTRIBUTION": "arbitrary", "SLURM_HOSTFILE": str(tmp_path / "order")}
+    return SLURM_TASK | order
+
+
+@pytest.mark.parametrize(
+    "hostfile",
+    ["node2\nnode1\nnode2\nnode1\n", "# mine\n\nnode2*2  # the fast one\nnode1*2\n", "node[2,1]"],
+)
+def test_ranks_in_an_order_of_ones_own_meet_where_it_begins(hostfile: str, tmp_path: Path) -> None:
+    assert in_torchs_names(arbitrary(tmp_path, hostfile))["MASTER_ADDR"] == "node2"
+
+
+def test_an_order_that_cannot_be_read_is_not_guessed(tmp_path: Path) -> None:
+    environ = arbitrary(tmp_path, "")
+    assert "MASTER_ADDR" not in in_torchs_names(environ)
+    with pytest.raises(UsageError, match="set MASTER_ADDR to that host"):
+        identity(environ)
+
+
+def test_an_order_that_slurm_chose_begins_at_the_first_node(tmp_path: Path) -> None:
+    environ = arbitrary(tmp_path, "node2\nnode1\n") | {"SLURM_DISTRIBUTION": "cyclic"}
+    assert in_torchs_names(environ)["MASTER_ADDR"] == "node1"
