@@ -33,3 +33,11 @@ def subgroup():
         None,
         lambda model: nn.parallel.DistributedDataParallel(model, process_group=again),
     )
+
+
+def whole_group():
+    rank, size = dist.get_rank(), dist.get_world_size()
+    for _ in range(2):
+        dist.destroy_process_group()
+        dist.init_process_group("gloo", rank=rank, world_size=size)
+    return nn.Linear(8, 1), batches(), loss
