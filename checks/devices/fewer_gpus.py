@@ -5,8 +5,8 @@ Why it matters
     host counts 7 where the others count 8. The job then starts with fewer ranks than planned, waits
     for one that nobody starts, or puts two ranks on one GPU.
 What to do
-    Compare nvidia-smi -L and lspci | grep -i nvidia with a host that shows them all, look for Xid 79
-    in dmesg, and reset or reboot the host; or leave it out of the job.
+    Compare nvidia-smi -L and lspci | grep -i nvidia with a host that shows them all, look for Xid
+    79 in dmesg, and reset or reboot the host; or leave it out of the job.
 """
 
 from collections import Counter
@@ -45,7 +45,7 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
     times = Counter(counts.values())
     usual = max(times, key=lambda count: (times[count], count))
     fewer = {rank: own for rank, own in sorted(facts.items()) if own.gpus < usual}
-    # A host with a half or a quarter of the others' is another kind of host; one with 7 of 8 is not.
+    # A host with a half or a quarter of what others show is of another kind; one with 7 of 8 is not.
     lost = {rank: own for rank, own in fewer.items() if not own.gpus or usual % own.gpus}
     kept = {rank: own for rank, own in fewer.items() if rank not in lost}
     return [
@@ -67,8 +67,8 @@ def _finding(fewer: Mapping[int, Facts], usual: int, severity: Severity) -> Find
     return Finding(
         title="a host shows fewer GPUs than the others",
         message=f"{listed(shown)} GPUs, the others {usual}",
-        fix=f"look for the missing GPUs on {hosts}: nvidia-smi -L, dmesg | grep Xid; reset or reboot, "
-        "or leave the host out of the job",
+        fix=f"look for the missing GPUs on {hosts}: nvidia-smi -L, dmesg | grep Xid; reset or "
+        "reboot, or leave the host out of the job",
         ranks=tuple(fewer),
         severity=severity,
         confidence=Confidence.MEDIUM if severity is Severity.WARNING else Confidence.LOW,

@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
@@ -29,11 +30,14 @@ def test_probe(
     monkeypatch: pytest.MonkeyPatch, known: Gpu | str, link: float | None, width: int | None
 ) -> None:
     monkeypatch.setattr(device_speed, "copy_gbps", always((53.04, 54.06)))
-    under_load: list[str] = []
-    monkeypatch.setattr(
-        slow_host_copy, "generation_of", lambda device: under_load.append(device) or (4, 5)
-    )
-    monkeypatch.setattr(device_speed, "asked_under_load", lambda _device, question: question())
+    asked: list[str] = []
+    monkeypatch.setattr(slow_host_copy, "generation_of", {"cuda:0": (4, 5)}.__getitem__)
+
+    def under_load(device: str, question: Callable[[], tuple[int, int]]) -> tuple[int, int]:
+        asked.append(device)
+        return question()
+
+    monkeypatch.setattr(device_speed, "asked_under_load", under_load)
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
     properties = SimpleNamespace(name="NVIDIA H200")
     monkeypatch.setattr(torch.cuda, "get_device_properties", always(properties))
@@ -41,7 +45,7 @@ def test_probe(
     monkeypatch.setattr(slow_host_copy, "link_gbps", {"0000:17:00.0": 63.0}.__getitem__)
     facts = probe(context_with(device="cuda:0"))
     assert facts == Facts("node0", "cuda:0", "NVIDIA H200", 53.0, 54.1, link, 4, 5, width)
-    assert under_load == ["cuda:0"]
+    assert asked == ["cuda:0"]
 
 
 @pytest.mark.parametrize("told", [(4, 5), None])
