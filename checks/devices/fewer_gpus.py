@@ -45,7 +45,7 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
     times = Counter(counts.values())
     usual = max(times, key=lambda count: (times[count], count))
     fewer = {rank: own for rank, own in sorted(facts.items()) if own.gpus < usual}
-    # A host with a half or a quarter of what others show is of another kind; one with 7 of 8 is not.
+    # A host with half or a quarter of what others show is of another kind; one with 7 of 8 is not.
     lost = {rank: own for rank, own in fewer.items() if not own.gpus or usual % own.gpus}
     kept = {rank: own for rank, own in fewer.items() if rank not in lost}
     return [
