@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import msgspec
 
 from ddpcheck.finding import Finding, Recommendation
+from ddpcheck.measures.mesh import Axis
 from ddpcheck.measures.testimony import Testimony
 
 if TYPE_CHECKING:
@@ -113,6 +114,9 @@ class KeyValueStore(Protocol):
         """Return whether all keys are there, without waiting."""
         ...
 
+    def wait(self, keys: list[str], timeout: timedelta, /) -> None:
+        """Wait until all keys are there; raises torch's DistStoreError when they are not in time."""
+
     def multi_get(self, keys: list[str], /) -> list[bytes]:
         """Return the values of all keys at once, waiting for them."""
         ...
@@ -127,6 +131,9 @@ class Context:
     that run on one machine, whatever their hosts are called. ``script`` is the file of the user's
     target, or '' for a built-in one. ``gpus`` are those that this process sees, whether it uses
     them or not; ``asked_backend`` is what the user asked for: auto, gloo or nccl.
+    ``mesh`` is the device mesh that was asked for, if any.
+    ``nccl_log`` is the file of NCCL's log of the group, '' where there is none.
+    ``baseline`` has the facts of an earlier report by check id and rank, on rank 0 alone.
     """
 
     rank: int
@@ -143,8 +150,11 @@ class Context:
     script: str = ""
     gpus: int = 0
     asked_backend: str = "auto"
+    mesh: tuple[Axis, ...] = ()
+    baseline: Mapping[str, Mapping[int, Any]] = field(default_factory=dict)
     meeting: Meeting | None = None
     joining: Joining | None = None
+    nccl_log: str = ""
     store: KeyValueStore | None = None
     target: LiveTarget | None = None
 

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 from ddpcheck import __version__
 from ddpcheck.errors import DdpcheckError, ExitCode, UsageError
 from ddpcheck.launch.exit_codes import leave_exit_code
+from ddpcheck.measures.mesh import Axis, parse_mesh
 
 HIGHEST_PORT = 65535
 # torch.distributed.launch and deepspeed hand it to what they start, beside the variable.
@@ -81,7 +82,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_report(commands.add_parser("report", help="show a report, or what a crash left"))
     commands.add_parser("list", help="list the checks")
     explain = commands.add_parser("explain", help="the manual of one check")
-    explain.add_argument("id", help="such as collectives/wrong-allreduce")
+    explain.add_argument("id", help="such as collectives/wrong-values")
     return parser
 
 
@@ -99,6 +100,19 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         help="minigpt, convnet, MODULE:FACTORY or FILE.py:FACTORY",
     )
     add("--data", default="", metavar="FILE", help="text for the built-in targets")
+    add(
+        "--mesh",
+        type=mesh,
+        default=(),
+        metavar="AXIS=RANKS,...",
+        help="such as dp=2,tp=4: try the groups of this device mesh, too",
+    )
+    add(
+        "--baseline",
+        default="",
+        metavar="REPORT",
+        help="an earlier report of these machines: what is slower than in it is a finding",
+    )
     add("--report-dir", default="reports", metavar="DIR")
     add("--fail-on", choices=("error", "warning"), default="error")
     add("--format", choices=("text", "json", "markdown"), default="text")
@@ -196,6 +210,14 @@ def seconds(text: str) -> float:
     if not 0 < value < float("inf"):
         raise ValueError(text)
     return value
+
+
+def mesh(text: str) -> tuple[Axis, ...]:
+    """Return the axes of a device mesh, such as dp=2,tp=4."""
+    try:
+        return parse_mesh(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _at_least(value: int, lowest: int) -> int:

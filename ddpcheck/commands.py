@@ -23,6 +23,7 @@ from ddpcheck.report import (
     REPORT_NAME,
     Report,
     exit_code_of,
+    facts_in,
     read_report,
 )
 from ddpcheck.settings import LaunchOptions, RunSettings, TrainSettings
@@ -44,6 +45,7 @@ def run(settings: RunSettings, options: LaunchOptions, argv: Sequence[str]) -> i
 
         return run_rank(settings, new_run_id(), _Printer(settings.format))
     require_whole_job(os.environ)
+    facts_in(settings.baseline)  # what cannot be read is better told before torch is imported
     nproc = ranks_to_start(options, settings.backend)
     if options.nnodes > 1:
         return _run_on_nodes(settings, options, nproc, argv)

@@ -198,6 +198,13 @@ def read_report(path: Path) -> Report:
     return from_json(_read(report_file(path)), str(report_file(path)))
 
 
+def facts_in(path: str) -> dict[str, dict[int, Any]]:
+    """Return the facts of a report by check id and rank, or none for no path; raises ReportError."""
+    if not path:
+        return {}
+    return {check: unfold(facts) for check, facts in read_report(Path(path)).facts.items()}
+
+
 def report_file(path: Path) -> Path:
     """Return the report file that ``path``, a file or a run directory, stands for."""
     return path / REPORT_NAME if path.is_dir() else path

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from ddpcheck.check import Profile
 from ddpcheck.finding import Severity
+from ddpcheck.measures.mesh import Axis
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +31,8 @@ class RunSettings:
     backend: str = "auto"
     target: str = "minigpt"
     data: str = ""
+    mesh: tuple[Axis, ...] = ()
+    baseline: str = ""
     report_dir: str = "reports"
     fail_on: Severity = Severity.ERROR
     format: str = "text"

@@ -11,16 +11,24 @@ import pytest
 ROOT = Path(__file__).parent.parent
 SOURCES = {
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
-    for folder in ("ddpcheck/*.py", "ddpcheck/[!c]*/**/*.py", "checks/**/*.py")
+    for folder in (
+        "ddpcheck/*.py",
+        "ddpcheck/[!c]*/**/*.py",
+        "ddpcheck/co*/**/*.py",
+        "checks/**/*.py",
+    )
     for path in sorted(ROOT.glob(folder))
 }
 # What each part may import of ddpcheck; parts that are not named may import all but the last two.
 ALLOWED = {
     "ddpcheck.finding": set[str](),
     "ddpcheck.errors": set[str](),
-    "ddpcheck.check": {"ddpcheck.finding", "ddpcheck.measures.testimony"},
+    "ddpcheck.check": {
+        *("ddpcheck.finding", "ddpcheck.measures.testimony", "ddpcheck.measures.mesh"),
+    },
     "ddpcheck.jsontext": set[str](),
-    "ddpcheck.measures": {"ddpcheck.measures"},
+    "ddpcheck.measures": {"ddpcheck.measures", "ddpcheck.finding"},
+    "ddpcheck.collectives": {"ddpcheck.collectives", "ddpcheck.measures", "ddpcheck.check"},
     "ddpcheck.report": {"ddpcheck.finding", "ddpcheck.errors", "ddpcheck.jsontext"},
     "ddpcheck.catalogue": {
         *("ddpcheck.check", "ddpcheck.finding", "ddpcheck.errors"),
@@ -40,7 +48,7 @@ ALLOWED = {
         *("ddpcheck.network", "ddpcheck.variables", "ddpcheck.launch.claims"),
     },
 }
-ALLOWED_IN_FUNCTIONS_OF_CHECKS = {"ddpcheck.target", "ddpcheck.watch"}
+ALLOWED_IN_FUNCTIONS_OF_CHECKS = {"ddpcheck.target", "ddpcheck.watch", "ddpcheck.collectives"}
 TORCHLESS_PACKAGES = tuple(
     f"ddpcheck.{name}" for name in ("render", "measures", "machine", "network", "variables")
 )

@@ -37,6 +37,7 @@ from ddpcheck.launch.meeting import (
 )
 from ddpcheck.launch.names import in_torchs_names
 from ddpcheck.launch.stores import PrefixStore, Store
+from ddpcheck.report import facts_in
 from ddpcheck.settings import RunSettings
 from ddpcheck.watch import flight
 
@@ -71,6 +72,8 @@ def run_rank(settings: RunSettings, run_id: str, on_report: OnReport) -> int:
     )
     if unknown is not None:
         raise _alone(task, unknown)
+    if who.rank == 0:
+        facts_in(settings.baseline)  # what cannot be read is told before anybody waits
     try:
         hosts = open_store(who, deadline_s)
         store = meet(who, deadline_s, hosts=hosts)

@@ -18,6 +18,7 @@ from ddpcheck.check import Check, Context, Facts, Joining, Meeting, Stage
 from ddpcheck.engine.channel import RAISED, Assignment, Channel, Decision, End
 from ddpcheck.engine.entries import Began, Crashed, Ended, Entry, Journal, Refused, Skipped
 from ddpcheck.engine.group import GROUP_SLACK, abort_group, device_of, join_group, leave_group
+from ddpcheck.engine.nccl_log import close_log, kept_log
 from ddpcheck.engine.neighbours import machine
 from ddpcheck.engine.plan import Step
 from ddpcheck.engine.probing import RAISED_BY_CODE, crash_of, outcome
@@ -28,6 +29,7 @@ from ddpcheck.launch.host import ENDED
 from ddpcheck.launch.identity import Identity
 from ddpcheck.launch.stores import PrefixStore, Store
 from ddpcheck.measures.testimony import MEETING
+from ddpcheck.report import facts_in
 from ddpcheck.settings import RunSettings
 from ddpcheck.target.live import go_live
 from ddpcheck.target.load import Factory, build, find_factory, is_built_in, source_of
@@ -74,6 +76,8 @@ class RankWork:
             script=source_of(self.settings.target),
             gpus=torch.cuda.device_count(),
             asked_backend=self.settings.backend,
+            mesh=self.settings.mesh,
+            baseline=facts_in(self.settings.baseline) if self.seat == 0 else {},
             meeting=self.meeting,
             store=PrefixStore("probes", self.store),
         )
@@ -84,6 +88,8 @@ class RankWork:
             self._go_through_the_stages()
         end = self.channel.hear(ENDED, End, LEADER_SLACK_S)
         leave_group()
+        if self.context.nccl_log:
+            close_log(self.context.nccl_log, os.environ)
         return end.exit_code if end else ExitCode.INCOMPLETE
 
     def _go_through_the_stages(self) -> None:
@@ -112,7 +118,7 @@ class RankWork:
             if refusal:
                 self.channel.alarm()
                 return [refusal]
-        if step.stage is Stage.DEVICES and self.context.on_gpu:
+        if step.stage.order >= Stage.DEVICES.order and self.context.on_gpu:
             # A script that hides GPUs while it is imported: the checks of this stage say so.
             with suppress(RuntimeError):
                 torch.cuda.set_device(self.context.device)
@@ -149,12 +155,17 @@ class RankWork:
     def _join(self) -> None:
         started = time.perf_counter()
         self._begin(JOINING)
-        error = join_group(self.who, self.context)
+        with kept_log(self.context.on_gpu, os.environ) as log:
+            error = join_group(self.who, self.context)
         took_s = round(time.perf_counter() - started, 4)
         if error:
             self._crashed(Crashed(JOINING, error, ""))
         self.whereabouts.leave()
-        self.context = replace(self.context, joining=Joining(self.context.backend, took_s, error))
+        self.context = replace(
+            self.context,
+            joining=Joining(self.context.backend, took_s, error),
+            nccl_log=str(log or ""),
+        )
 
     def _rehearse(self, step: Step) -> Iterator[Entry]:
         """Build the target, train it under the observers, and ask them for their facts."""

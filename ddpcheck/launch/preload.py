@@ -15,7 +15,7 @@ MODULES = (
     "torch.nn.parallel",
     "ddpcheck.engine.rank",
     "ddpcheck.train.rank",
-    "ddpcheck.target.reduction",
+    "ddpcheck.collectives.comparison",
     "ddpcheck.target.reference",
     "ddpcheck.target.step_split",
 )

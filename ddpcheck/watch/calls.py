@@ -18,6 +18,7 @@ from torch.distributed import distributed_c10d
 ALIKE = (
     *("all_reduce", "broadcast", "reduce", "all_gather", "all_gather_into_tensor"),
     *("reduce_scatter", "reduce_scatter_tensor", "barrier", "all_reduce_coalesced"),
+    *("all_gather_single", "reduce_scatter_single"),
 )
 UNEVEN = (
     *("all_to_all", "all_to_all_single", "gather", "scatter", "all_gather_object"),

@@ -22,7 +22,7 @@ def test_a_box_that_was_never_written_tells_nothing(path: Path) -> None:
 
 def test_a_neighbour_reads_what_the_rank_itself_would_say(path: Path) -> None:
     box = BlackBox(path)
-    box.enter_check("collectives/wrong-allreduce")
+    box.enter_check("collectives/wrong-values")
     box.leave_call(box.enter_call("all_reduce SUM float32[7]", "reduction.py:1"))
     box.enter_call("broadcast float32[7]", "reduction.py:2")
     flight = read_box(path)

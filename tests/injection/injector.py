@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-ALLREDUCE = "collectives/wrong-allreduce"
+ALLREDUCE = "collectives/wrong-values"
 BEFORE_INIT = "environment/version-mismatch"
 CALL = 5
 STEP = 1

@@ -10,7 +10,7 @@ from ddpcheck.measures.testimony import Call, State, Testimony
 
 Ranks = dict[int, Testimony]
 
-CHECK = "collectives/wrong-allreduce"
+CHECK = "collectives/wrong-values"
 TRAINING = "rehearsal/training"
 MEETING = "rehearsal/meeting-after-the-training"
 JOINING = "collectives/joining-the-group"

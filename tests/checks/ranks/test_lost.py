@@ -9,7 +9,7 @@ from ddpcheck.measures.testimony import Call, State, Testimony
 
 Ranks = dict[int, Testimony]
 
-CHECK = "collectives/wrong-allreduce"
+CHECK = "collectives/wrong-values"
 PEER = "RuntimeError: [pair.cc:553] Connection closed by peer [10.0.0.7]:7605"
 REDUCE = "all_reduce SUM float32[1000]"
 SHORT = "all_reduce SUM float32[990]"

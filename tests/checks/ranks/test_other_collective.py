@@ -9,7 +9,7 @@ from ddpcheck.measures.testimony import Call, State, Testimony
 
 Ranks = dict[int, Testimony]
 
-CHECK = "collectives/wrong-allreduce"
+CHECK = "collectives/wrong-values"
 SITE = "app/train.py:41"
 REDUCE = "all_reduce SUM float32[1000]"
 GATHER = "all_gather float32[1000]"

@@ -9,7 +9,7 @@ from ddpcheck.measures.testimony import State, Testimony
 
 Ranks = dict[int, Testimony]
 
-CHECK = "collectives/wrong-allreduce"
+CHECK = "collectives/wrong-values"
 TRAINING = "rehearsal/training"
 JOINING = "collectives/joining-the-group"
 OWN = "ValueError: Expected input batch_size (3) to match target batch_size (4)."

@@ -9,7 +9,7 @@ from ddpcheck.measures.testimony import Call, State, Testimony
 
 Ranks = dict[int, Testimony]
 
-CHECK = "collectives/wrong-allreduce"
+CHECK = "collectives/wrong-values"
 TRAINING = "rehearsal/training"
 REDUCE = "all_reduce SUM float32[1000]"
 SHORT = "all_reduce SUM float32[990]"

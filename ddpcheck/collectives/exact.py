@@ -1,4 +1,4 @@
-"""Inputs and results of reductions that every dtype holds exactly.
+"""Inputs and results of collectives that every dtype holds exactly.
 
 Each input depends on the rank and on the position, so that a lost, doubled, shifted or
 stale contribution changes the result. All values, partial sums and partial products are
@@ -7,6 +7,8 @@ and all wider dtypes, in whatever order a backend combines them.
 """
 
 from __future__ import annotations
+
+from functools import reduce
 
 import torch
 
@@ -17,13 +19,22 @@ PRODUCT_RANKS = 3
 # Distinct values for the extremes.
 EXTREME_RANKS = 61
 HIGHEST_TERM = 13
+BITWISE = {"BAND": torch.bitwise_and, "BOR": torch.bitwise_or, "BXOR": torch.bitwise_xor}
+INPUTS = {"AVG": "sum", "SUM": "sum", "PREMUL_SUM": "sum", "PRODUCT": "product"}
+# Twice a sum of at most 8 terms of 13 is 208: exact in bfloat16, whose whole numbers go to 256.
+PREMUL_FACTOR = 2
+# Blocks that are moved hold whole numbers below a prime, so that no two of as many ranks ever put
+# the same in one position.
+MOVED_PRIME = 113
+# What no collective may leave in its output: no moved value, and no result of a reduction.
+STALE = 127
 # All values depend on the position through its remainders by 4, 13, 59 and the world size.
 PERIOD = 4 * 13 * 59
 
 
 def inputs_of(op: str) -> str:
     """Return the name of the inputs that this op is tried on: some ops share them."""
-    return {"AVG": "sum", "SUM": "sum", "PRODUCT": "product"}.get(op, "extreme")
+    return INPUTS.get(op, "extreme")
 
 
 def contribution(op: str, rank: int, world_size: int, size: int) -> torch.Tensor:
@@ -35,8 +46,7 @@ def contribution(op: str, rank: int, world_size: int, size: int) -> torch.Tensor
     elif op == "PRODUCT":
         values = torch.where(turn < PRODUCT_RANKS, _factor(turn, place), 1)
     else:
-        # Ranks beyond hold a value in the middle: the extremes stay one rank's alone.
-        values = _base(place) + torch.where(turn < EXTREME_RANKS, turn, EXTREME_RANKS // 2)
+        values = _extreme(turn, place)
     return _repeated(values, size)
 
 
@@ -46,12 +56,28 @@ def expected(op: str, world_size: int, size: int) -> torch.Tensor:
     if inputs_of(op) == "sum":
         terms = [_term(torch.tensor(k), place) for k in range(min(SUM_RANKS, world_size))]
         total = _repeated(torch.stack(terms).sum(dim=0), size)
-        return total.double() / world_size if op == "AVG" else total
+        if op == "AVG":
+            return total.double() / world_size
+        return total * PREMUL_FACTOR if op == "PREMUL_SUM" else total
     if op == "PRODUCT":
         factors = [_factor(torch.tensor(k), place) for k in range(min(PRODUCT_RANKS, world_size))]
         return _repeated(torch.stack(factors).prod(dim=0), size)
     highest = min(EXTREME_RANKS, world_size) - 1
+    if op in BITWISE:
+        return _repeated(
+            reduce(BITWISE[op], [_extreme(torch.tensor(k), place) for k in range(world_size)]), size
+        )
     return _repeated(_base(place), size) + (highest if op == "MAX" else 0)
+
+
+def moved(rank: int, start: int, size: int) -> torch.Tensor:
+    """Return a part of what ``rank`` puts into a collective that moves data: int64 [size].
+
+    The part begins at ``start``; all values are from 0 to 112.
+    """
+    lap, turn = divmod(rank, MOVED_PRIME)
+    place = torch.arange(start, start + min(size, MOVED_PRIME))
+    return _repeated((7 * place + 31 * turn + 3 * lap * place) % MOVED_PRIME, size)
 
 
 def tolerance(op: str, dtype: torch.dtype, world_size: int) -> float:
@@ -76,9 +102,14 @@ def _factor(turn: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
     return 2 + (turn + 3 * place) % 4
 
 
+def _extreme(turn: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
+    # Ranks beyond hold a value in the middle: the extremes stay one rank's alone.
+    return _base(place) + torch.where(turn < EXTREME_RANKS, turn, EXTREME_RANKS // 2)
+
+
 def _base(place: torch.Tensor) -> torch.Tensor:
     return (7 * place) % 59
 
 
 def _repeated(values: torch.Tensor, size: int) -> torch.Tensor:
-    return values.repeat(-(-size // len(values)))[:size]
+    return values.repeat(-(-size // max(len(values), 1)))[:size]

@@ -4,7 +4,7 @@ from functools import cache
 import pytest
 import torch
 
-from ddpcheck.target.exact import contribution, expected, tolerance
+from ddpcheck.collectives.exact import contribution, expected, tolerance
 
 OPS = ("SUM", "AVG", "PRODUCT", "MIN", "MAX")
 COUNTED = ("SUM", "AVG", "PRODUCT")

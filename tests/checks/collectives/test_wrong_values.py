@@ -4,27 +4,34 @@ import msgspec
 import pytest
 
 from ddpcheck import jsontext
-from ddpcheck.checks.collectives.wrong_allreduce import Facts, Wrong, judge, summarize
+from ddpcheck.checks.collectives.wrong_values import Facts, judge, summarize
 from ddpcheck.finding import Confidence, Severity
+from ddpcheck.measures.wrong_elements import Wrong
 
 Ranks = dict[int, Facts]
 
 CASES = 420
 NAN, INF = float("nan"), float("inf")
-REFUSED = {"AVG float32": "Cannot use ReduceOp.AVG with Gloo"}
-ODD_TAIL = Wrong("bfloat16", "SUM", 1023, "contiguous", "async", 1022, 7.0, 6.0, 1)
+REFUSED: dict[str, tuple[str, ...]] = {
+    "Cannot use ReduceOp.AVG with Gloo": ("all_reduce AVG float32",)
+}
+ODD_TAIL = Wrong("all_reduce", "bfloat16", "SUM", 1023, "contiguous", "async", 1022, 7.0, 6.0, 1)
+MOVED = Wrong("all_gather", "uint8", "move", 7, "unaligned", "blocking", 0, 118.0, 3.0, 7)
 
 
-def rank(*wrong: Wrong, wrong_cases: int = 0, refused: dict[str, str] = REFUSED) -> Facts:
-    return Facts(CASES, 144_340, wrong_cases or len(wrong), wrong, refused)
+def rank(*wrong: Wrong, counts: dict[str, int] | None = None, backend: str = "gloo") -> Facts:
+    return Facts(
+        backend=backend,
+        cases=CASES,
+        elements=144_340,
+        wrong_cases=counts or {each.kind: 1 for each in wrong},
+        wrong=wrong,
+        refused=REFUSED,
+    )
 
 
 def ranks(world: int, *bad: int, wrong: Wrong = ODD_TAIL) -> Ranks:
     return {each: rank(wrong) if each in bad else rank() for each in range(world)}
-
-
-def got(value: float) -> Wrong:
-    return msgspec.structs.replace(ODD_TAIL, got=value)
 
 
 @pytest.mark.parametrize(
@@ -33,7 +40,6 @@ def got(value: float) -> Wrong:
         pytest.param(ranks(1), id="one rank"),
         pytest.param(ranks(2), id="two ranks"),
         pytest.param(ranks(8), id="eight ranks"),
-        pytest.param({0: rank(refused={}), 1: rank(refused={})}, id="a backend that offers all"),
         pytest.param({3: rank(), 7: rank()}, id="ranks that told nothing"),
     ],
 )
@@ -64,40 +70,56 @@ def test_a_wrong_element_is_an_error_on_the_ranks_that_got_it(
     (finding,) = judge(facts)
     assert (finding.severity, finding.confidence) == (Severity.ERROR, Confidence.HIGH)
     assert finding.ranks == bad
-    assert finding.title == f"all-reduce gives wrong values on {title}"
+    assert finding.title == f"all_reduce gives wrong values on {title}"
     assert finding.message == (
-        f"rank {bad[0]}: SUM of 1023 bfloat16 (contiguous, async): element 1022 is 6, "
-        f"expected 7; 1 elements of it and 1 of {CASES} cases are wrong there"
+        f"rank {bad[0]}: all_reduce, SUM of 1023 bfloat16 (contiguous, async): element 1022 is 6, "
+        f"expected 7; 1 elements of it are wrong; 1 of {CASES} cases are wrong there "
+        "(all_reduce: 1)"
     )
 
 
-def test_the_evidence_is_the_first_wrong_case_and_the_count_on_each_rank() -> None:
-    other = Wrong("uint8", "MAX", 7, "transposed", "blocking", 0, 118.0, 3.0, 7)
-    facts = ranks(8) | {2: rank(ODD_TAIL, other, wrong_cases=40), 6: rank(other)}
+def test_what_moves_data_has_no_op() -> None:
+    (finding,) = judge(ranks(2, 1, wrong=MOVED))
+    assert "rank 1: all_gather, 7 uint8 (unaligned, blocking): element 0 is 3" in finding.message
+
+
+def test_several_collectives_are_one_finding() -> None:
+    counts = {"all_reduce": 40, "all_gather": 3}
+    facts = ranks(8) | {2: rank(ODD_TAIL, MOVED, counts=counts), 6: rank(MOVED)}
     (finding,) = judge(facts)
+    assert finding.title == "2 collectives give wrong values on 2 of 8 ranks"
+    assert "43 of 420 cases are wrong there (all_reduce: 40, all_gather: 3)" in finding.message
     assert finding.evidence == {
+        "collective": "all_reduce",
         "dtype": "bfloat16",
         "op": "SUM",
         "size": 1023,
         "index": 1022,
         "expected": 7.0,
         "got": 6.0,
-        "wrong_cases": {"2": 40, "6": 1},
+        "turn": 0,
+        "wrong_cases": {"2": 43, "6": 1},
     }
-    assert "1 elements of it and 40 of 420 cases" in finding.message
+
+
+@pytest.mark.parametrize(("backend", "word"), [("nccl", "NCCL_P2P_DISABLE"), ("gloo", "memory")])
+def test_the_fix_is_one_of_the_backend(backend: str, word: str) -> None:
+    (finding,) = judge({0: rank(ODD_TAIL, backend=backend), 1: rank(backend=backend)})
+    assert word in finding.fix
 
 
 @pytest.mark.parametrize(
     ("value", "shown"), [(NAN, "nan"), (INF, "inf"), (-INF, "-inf"), (1e30, "1e+30"), (0.0, "0")]
 )
 def test_any_wrong_value_can_be_shown(value: float, shown: str) -> None:
-    (finding,) = judge(ranks(2, 1, wrong=got(value)))
+    wrong = msgspec.structs.replace(ODD_TAIL, got=value)
+    (finding,) = judge(ranks(2, 1, wrong=wrong))
     assert f"element 1022 is {shown}, expected 7;" in finding.message
 
 
 @pytest.mark.parametrize("value", [NAN, INF, -INF])
 def test_any_wrong_value_comes_through_the_channel(value: float) -> None:
-    sent = jsontext.encode(rank(got(value)))
+    sent = jsontext.encode(rank(msgspec.structs.replace(ODD_TAIL, got=value)))
     arrived = msgspec.convert(msgspec.json.decode(sent), Facts, strict=False)
     assert str(arrived.wrong[0].got) == str(value)
     (finding,) = judge({0: rank(), 1: arrived})
@@ -106,23 +128,19 @@ def test_any_wrong_value_comes_through_the_channel(value: float) -> None:
 
 @pytest.mark.parametrize("world", [1, 2, 8])
 def test_a_backend_that_refuses_everything_is_an_error(world: int) -> None:
-    refused = {"SUM float32": "no such kernel", "AVG float32": "no"}
-    facts = dict.fromkeys(range(world), Facts(0, 0, 0, (), refused))
+    facts = dict.fromkeys(range(world), Facts("gloo", 0, 0, refused={"no such kernel": ("a",)}))
     (finding,) = judge(facts)
     assert (finding.severity, finding.ranks) == (Severity.ERROR, tuple(range(world)))
     assert "no such kernel" in finding.message
 
 
 def test_a_rank_that_compared_nothing_is_named_alone() -> None:
-    (finding,) = judge(ranks(8) | {5: Facts(0, 0, 0, (), {})})
+    (finding,) = judge(ranks(8) | {5: Facts("gloo", 0, 0)})
     assert finding.ranks == (5,)
 
 
 def test_summary_tells_how_much_was_compared_and_what_is_not_offered() -> None:
-    refused = {"MAX uint8": "no", "AVG float32": "no"}
-    facts = {0: rank(refused=refused), 1: rank(refused=refused)}
-    assert summarize(facts) == (
-        "420 all-reduces, 144,340 elements compared on each rank; "
-        "not offered: AVG float32, MAX uint8"
+    assert summarize({0: rank(), 1: rank()}) == (
+        "420 collectives, 144,340 elements compared on each rank; 1 kinds of them "
+        "not offered by gloo"
     )
-    assert summarize({0: rank(refused={})}).endswith("elements compared on each rank")

@@ -1,0 +1,94 @@
+"""One rank comes late to the collectives, and all others wait for it.
+
+Why it matters
+    A synchronous step is as long as the slowest rank's. One that computes a tenth slower makes
+    the whole job a tenth slower, and every profile blames the all-reduce in which the others wait.
+
+What to do
+    On the named host, look at what slows it: nvidia-smi -q -d PERFORMANCE,CLOCK on a GPU; top, the
+    CPU limit of its container, and how ranks are bound to cores on a CPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from ddpcheck.check import Context, Profile, Skip
+from ddpcheck.finding import Confidence, Finding, Severity
+from ddpcheck.measures.lateness import Slower, Turns, late_by_s, slower_ranks
+from ddpcheck.measures.words import listed
+
+# A rank that is a tenth slower is to be found, with room for what the clock varies by.
+LEAST_EXCESS_RELATIVE = 0.07
+# Noise slows now the one rank and now the other; a fault slows one rank in nearly every turn.
+LEAST_SHARE_RATIO = 0.75
+CPU = "cpu"
+TURNS = {Profile.QUICK: 20, Profile.STANDARD: 40, Profile.FULL: 600}
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """Where a rank is, what it computes on, and its turns of compute and a collective."""
+
+    host: str
+    kind: str
+    turns: Turns
+
+
+def probe(ctx: Context) -> Facts:
+    """Compute the same on each rank and then reduce a little, turn by turn."""
+    ctx.require_group()
+    if ctx.world_size == 1:
+        raise Skip("there is no other rank")
+    import torch
+
+    from ddpcheck.collectives.turns import take_turns
+
+    kind = torch.cuda.get_device_properties(ctx.device).name if ctx.on_gpu else CPU
+    return Facts(ctx.host, kind, take_turns(ctx, TURNS[ctx.profile]))
+
+
+def judge(facts: Mapping[int, Facts]) -> list[Finding]:
+    """Return one finding for the ranks whose compute is slower than their peers'."""
+    turns = {rank: own.turns for rank, own in facts.items()}
+    kinds = {rank: own.kind for rank, own in facts.items()}
+    slow = slower_ranks(turns, kinds, LEAST_EXCESS_RELATIVE, LEAST_SHARE_RATIO)
+    if not slow:
+        return []
+    waited = late_by_s(turns)
+    return [
+        Finding(
+            title=f"{len(slow)} of {len(facts)} ranks compute more slowly than the others",
+            message=f"{listed((_told(each, facts) for each in slow), '; ')}; limit "
+            f"{LEAST_EXCESS_RELATIVE:.0%}; in {len(turns[slow[0].rank].wait_s)} turns the others waited "
+            f"{sum(waited[each.rank] for each in slow):.3f} of {sum(waited.values()):.3f} s for "
+            f"{'it' if len(slow) == 1 else 'them'}",
+            fix="on the named host, look at what slows it: nvidia-smi -q -d PERFORMANCE,CLOCK, "
+            "or top and the container's CPU limit",
+            ranks=tuple(each.rank for each in slow),
+            severity=_severity([facts[each.rank].kind for each in slow]),
+            confidence=Confidence.MEDIUM,
+            evidence={"waited_s": {str(rank): round(s, 4) for rank, s in waited.items()}},
+        )
+    ]
+
+
+def summarize(facts: Mapping[int, Facts]) -> str:
+    """Return for whom the others waited the most."""
+    waited = late_by_s({rank: own.turns for rank, own in facts.items()})
+    last = max(waited, key=lambda rank: waited[rank])
+    turns = len(facts[last].turns.wait_s)
+    return f"in {turns} turns the others waited {waited[last]:.3f} s for rank {last}, the most"
+
+
+def _severity(kinds: Sequence[str]) -> Severity:
+    # Whatever else runs on a core, or beside it, slows a rank there, and is often no fault.
+    return Severity.INFO if set(kinds) == {CPU} else Severity.WARNING
+
+
+def _told(slow: Slower, facts: Mapping[int, Facts]) -> str:
+    return (
+        f"rank {slow.rank} ({facts[slow.rank].host}) by {slow.excess:.0%}, from {slow.low:.0%} to "
+        f"{slow.high:.0%} in the middle half of the turns"
+    )

@@ -1,0 +1,101 @@
+"""Wrong elements that collectives gave, and the finding that names them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from ddpcheck.finding import Finding
+from ddpcheck.measures.words import listed
+
+FIXES = {
+    "nccl": "take the named ranks' host out of the job, or try NCCL_P2P_DISABLE=1 and "
+    "NCCL_ALGO=Ring in turn to find the path that is wrong",
+    "gloo": "run again with --select collectives on each of the named ranks' hosts alone: if one "
+    "is wrong by itself, test its memory; if only together, the network between them",
+}
+MOVE = "move"  # the op of a collective that reduces nothing
+
+
+class Wrong(msgspec.Struct, frozen=True):
+    """The first wrong element of one collective, and how many of its elements are wrong.
+
+    ``size`` counts the elements of a block, ``index`` those that this rank got; ``turn`` counts
+    the cases from 0.
+    """
+
+    kind: str
+    dtype: str
+    op: str
+    size: int
+    memory: str
+    mode: str
+    index: int
+    expected: float
+    got: float
+    wrong_elements: int
+    turn: int = 0
+
+    def __str__(self) -> str:
+        """Return the case, and its first wrong element."""
+        reduced = "" if self.op == MOVE else f"{self.op} of "
+        return (
+            f"{self.kind}, {reduced}{self.size} {self.dtype} ({self.memory}, {self.mode}): "
+            f"element {self.index} is {self.got:g}, expected {self.expected:g}; "
+            f"{self.wrong_elements} elements of it are wrong"
+        )
+
+
+class Compared(msgspec.Struct, frozen=True):
+    """What one rank compared: cases, elements, the first wrong one of each collective.
+
+    ``wrong_cases`` counts them by collective; ``refused`` has what the backend does not offer,
+    by the words in which it says so.
+    """
+
+    backend: str
+    cases: int
+    elements: int
+    wrong_cases: dict[str, int] = {}
+    wrong: tuple[Wrong, ...] = ()
+    refused: dict[str, tuple[str, ...]] = {}
+
+
+def wrong_ranks(compared: Mapping[int, Compared]) -> dict[int, Compared]:
+    """Return what the ranks with a wrong element compared, in order."""
+    return {rank: compared[rank] for rank in sorted(compared) if compared[rank].wrong}
+
+
+def findings(compared: Mapping[int, Compared], when: str = "") -> list[Finding]:
+    """Return one finding that names the first wrong element and all ranks that have any."""
+    bad = wrong_ranks(compared)
+    if not bad:
+        return []
+    first = min(bad)
+    one, counts = bad[first].wrong[0], bad[first].wrong_cases
+    kinds = dict.fromkeys(kind for fact in bad.values() for kind in fact.wrong_cases)
+    what = f"{one.kind} gives" if len(kinds) == 1 else f"{len(kinds)} collectives give"
+    told = listed(f"{kind}: {count}" for kind, count in counts.items())
+    return [
+        Finding(
+            title=f"{what} wrong values on {len(bad)} of {len(compared)} ranks{when}",
+            message=f"rank {first}: {one}; {sum(counts.values())} of {bad[first].cases} cases are "
+            f"wrong there ({told})",
+            fix=FIXES[bad[first].backend],
+            ranks=tuple(bad),
+            evidence={
+                "collective": one.kind,
+                "dtype": one.dtype,
+                "op": one.op,
+                "size": one.size,
+                "index": one.index,
+                "expected": one.expected,
+                "got": one.got,
+                "turn": one.turn,
+                "wrong_cases": {
+                    str(rank): sum(fact.wrong_cases.values()) for rank, fact in bad.items()
+                },
+            },
+        )
+    ]

@@ -1,0 +1,89 @@
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from ddpcheck.checks.collectives.late_rank import Facts, judge, summarize
+from ddpcheck.finding import Severity
+from ddpcheck.measures.lateness import Turns
+
+TURNS = 40
+STEP_S = 0.004
+
+
+def ranks(
+    *factors: float, noise: float = 0.02, kinds: Sequence[str] = (), seed: int = 0
+) -> dict[int, Facts]:
+    """Return ranks that compute so many times as long as usual, and wait for the slowest one."""
+    dice = random.Random(seed)
+    computed = [
+        [STEP_S * factor * (1 + abs(dice.gauss(0, noise))) for factor in factors]
+        for _ in range(TURNS)
+    ]
+    return {
+        rank: Facts(
+            host=f"node{rank // 2}",
+            kind=kinds[rank] if kinds else "H200",
+            turns=Turns(
+                compute_s=tuple(turn[rank] for turn in computed),
+                wait_s=tuple(max(turn) - turn[rank] + 1e-4 for turn in computed),
+            ),
+        )
+        for rank in range(len(factors))
+    }
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("world", [2, 3, 8])
+@pytest.mark.parametrize("noise", [0.0, 0.02, 0.1])
+def test_equal_ranks_are_silent_whatever_the_noise(world: int, noise: float, seed: int) -> None:
+    assert judge(ranks(*[1.0] * world, noise=noise, seed=seed)) == []
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize(("world", "slow"), [(2, 0), (2, 1), (3, 1), (8, 5)])
+def test_a_rank_that_is_a_tenth_slower_is_named(world: int, slow: int, seed: int) -> None:
+    factors = [1.1 if rank == slow else 1.0 for rank in range(world)]
+    (finding,) = judge(ranks(*factors, noise=0.01, seed=seed))
+    assert (finding.severity, finding.ranks) == (Severity.WARNING, (slow,))
+    assert f"rank {slow} (node{slow // 2}) by " in finding.message
+    assert finding.title == f"1 of {world} ranks compute more slowly than the others"
+    assert f"{TURNS} turns the others waited" in finding.message
+    assert f"{finding.fix}".startswith("on the named host")
+
+
+def test_several_slow_ranks_are_one_finding() -> None:
+    (finding,) = judge(ranks(1, 1.3, 1, 1, 1.2, 1, 1, 1))
+    assert finding.ranks == (1, 4)
+
+
+def test_gpus_of_another_model_are_no_peers() -> None:
+    assert judge(ranks(1, 2, 1, 2, kinds="abab")) == []
+    assert judge(ranks(1, 2, kinds="ab")) == []
+    (finding,) = judge(ranks(1, 2, 1, 2.5, kinds="abab"))
+    assert finding.ranks == (3,)
+
+
+def test_a_rank_that_is_slow_for_a_while_is_no_finding() -> None:
+    facts = ranks(1, 1, noise=0)
+    was_disturbed = tuple(
+        took * (1.5 if turn < TURNS // 2 else 1)
+        for turn, took in enumerate(facts[1].turns.compute_s)
+    )
+    facts[1] = Facts("node0", "cpu", Turns(was_disturbed, facts[1].turns.wait_s))
+    assert judge(facts) == []
+
+
+def test_waiting_counts_for_who_came_last() -> None:
+    facts = ranks(1, 1.5, 1, noise=0)
+    (finding,) = judge(facts)
+    waited = dict[str, Any](finding.evidence)["waited_s"]
+    assert waited["1"] == pytest.approx(TURNS * 0.5 * STEP_S, rel=0.01)
+    assert waited["0"] == waited["2"] == 0
+    assert "s for rank 1, the most" in summarize(facts)
+
+
+def test_between_cpus_it_is_only_told() -> None:
+    (finding,) = judge(ranks(1, 1.3, kinds=["cpu", "cpu"]))
+    assert (finding.severity, finding.ranks) == (Severity.INFO, (1,))
