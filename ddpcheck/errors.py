@@ -51,22 +51,22 @@ class LaunchError(DdpcheckError):
     exit_code = ExitCode.INCOMPLETE
 
 
-class NodesError(LaunchError):
-    """Hosts could not meet; ``missing`` are the numbers of those that did not come, where known."""
-
-    def __init__(self, told: str, missing: Sequence[int] = ()) -> None:
-        super().__init__(told)
-        self.missing = tuple(missing)
+# How a meeting ended to which somebody did not come.
+ABSENT = "absent"
 
 
 class MeetingError(LaunchError):
-    """A rank could not meet the others.
+    """Ranks, or the hosts that are to start them, could not meet.
 
-    ``kind`` is how the attempt ended, a ``Reached``; ``owner`` says who holds the port, if that is
-    what is in the way and can be seen.
+    ``kind`` is how the attempt ended, a ``Reached`` or ``ABSENT``; ``owner`` says who holds the port,
+    if that is what is in the way and can be seen; ``missing`` are the numbers of the nodes that did
+    not come, where known.
     """
 
-    def __init__(self, message: str, kind: str, owner: str = "") -> None:
+    def __init__(
+        self, message: str, kind: str, owner: str = "", missing: Sequence[int] = ()
+    ) -> None:
         super().__init__(message)
         self.kind = kind
         self.owner = owner
+        self.missing = tuple(missing)

@@ -25,7 +25,7 @@ LEAST_EXCESS_RELATIVE = 0.07
 # Noise slows now the one rank and now the other; a fault slows one rank in nearly every turn.
 LEAST_SHARE_RATIO = 0.75
 CPU = "cpu"
-TURNS = {Profile.QUICK: 20, Profile.STANDARD: 40, Profile.FULL: 600}
+TURNS = {Profile.QUICK: 20, Profile.STANDARD: 30, Profile.FULL: 600}
 
 
 class Facts(msgspec.Struct, frozen=True):

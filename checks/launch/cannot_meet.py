@@ -40,6 +40,8 @@ FIXES: dict[str, str] = {
     "{host} can look up (DNS, /etc/hosts): {address} is none",
     Reached.SILENT: PROXY,
     Reached.CLOSED: PROXY,
+    "absent": "start the same command on every node, with one --nnodes, --master-addr and --master-port "
+    "and a --node-rank of its own, and see that port {port} of {address} is open to it",
     Reached.OTHER: f"{ANOTHER_PORT}, or end what has {{port}} on {{address}}",
 }
 UNKNOWN = (

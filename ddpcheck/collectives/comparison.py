@@ -22,6 +22,7 @@ REFUSALS = (
     "can't be cast to the desired output type",
     "invalid scalar type",
     "must be contiguous",
+    "data type must be",
 )
 LONGEST_REASON = 120
 

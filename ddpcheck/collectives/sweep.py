@@ -38,7 +38,7 @@ SIZES_BYTES = {
 }
 PACES = {
     Profile.QUICK: Pace(3, 10, 0.02),
-    Profile.STANDARD: Pace(5, 20, 0.05),
+    Profile.STANDARD: Pace(5, 20, 0.02),
     Profile.FULL: Pace(20, 100, 1.0),
 }
 

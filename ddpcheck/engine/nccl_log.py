@@ -12,6 +12,8 @@ from pathlib import Path
 DEBUG, FILE, SUBSYSTEMS = "NCCL_DEBUG", "NCCL_DEBUG_FILE", "NCCL_DEBUG_SUBSYS"
 # What tells of paths, networks and variables.
 WANTED = {DEBUG: "INFO", SUBSYSTEMS: "INIT,ENV,NET"}
+# It is on purpose that unbatched sends are tried, too: torch need not warn of them.
+KNOWN = "TORCH_NCCL_SHOW_EAGER_INIT_P2P_SERIALIZATION_WARNING"
 # At these levels a user reads warnings only: they are handed on.
 QUIET = ("", "VERSION", "WARN")
 
@@ -22,21 +24,30 @@ def may_keep_log(environ: Mapping[str, str]) -> bool:
 
 
 @contextmanager
-def kept_log(is_nccl: bool, environ: MutableMapping[str, str]) -> Generator[Path | None]:
-    """Let what NCCL starts meanwhile write its log to a file of its own; None if it may not.
-
-    NCCL reads these variables once, when a process makes its first communicator; they are put
-    back before any code of the user's could see them.
-    """
-    if not is_nccl or not may_keep_log(environ):
-        yield None
+def kept_log(environ: MutableMapping[str, str]) -> Generator[Path | None]:
+    """Let what NCCL starts meanwhile write its log to a file of its own; None if it may not."""
+    known = {} if KNOWN in environ else {KNOWN: "false"}
+    if not may_keep_log(environ):
+        with _set(environ, known):
+            yield None
         return
     handle, name = tempfile.mkstemp(prefix="ddpcheck-nccl-", suffix=".log")
     os.close(handle)
-    before = {key: environ.get(key) for key in (*WANTED, FILE)}
-    environ.update(WANTED | {FILE: name})
-    try:
+    with _set(environ, WANTED | known | {FILE: name}):
         yield Path(name)
+
+
+@contextmanager
+def _set(environ: MutableMapping[str, str], changes: Mapping[str, str]) -> Generator[None]:
+    """Set variables until the end of the block.
+
+    NCCL and torch read them when a process makes its first group; they are put back before any
+    code of the user's could see them.
+    """
+    before = {key: environ.get(key) for key in changes}
+    environ.update(changes)
+    try:
+        yield
     finally:
         for key, value in before.items():
             if value is None:

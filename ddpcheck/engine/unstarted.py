@@ -22,7 +22,7 @@ from ddpcheck.engine.entries import Entry, Present
 from ddpcheck.engine.judging import Judgement, judge_check, not_run
 from ddpcheck.engine.probing import outcome_of
 from ddpcheck.engine.rundir import keep_report, make_run_dir, new_run_id
-from ddpcheck.errors import LaunchError, NodesError, ReportError
+from ddpcheck.errors import LaunchError, MeetingError, ReportError
 from ddpcheck.launch.gpus import visible_gpus
 from ddpcheck.launch.nodes import place_of
 from ddpcheck.measures.testimony import Testimony
@@ -46,12 +46,14 @@ def report_unstarted(
     clock.
     """
     nproc = options.nproc_per_node or 1
-    meeting = Meeting(str(place_of(options)), round(time.monotonic() - began, 4), str(error))
+    known = error if isinstance(error, MeetingError) else MeetingError(str(error), "")
+    took_s = round(time.monotonic() - began, 4)
+    place = str(place_of(options))
+    meeting = Meeting(place, took_s, str(error), kind=known.kind, owner=known.owner)
     present = {
         seat: _present(seat, options.nnodes, nproc) for seat in _seats(options.node_rank, nproc)
     }
-    missing = error.missing if isinstance(error, NodesError) else ()
-    guilty = [seat for node in missing for seat in _seats(node, nproc)] or list(present)
+    guilty = [seat for node in known.missing for seat in _seats(node, nproc)] or list(present)
     context = _context(settings, present[min(present)], meeting)
     checks = select(catalogue(), settings.select, settings.skip)
     judgements = [_judged(each, context, guilty) for each in checks if not each.is_inquest]

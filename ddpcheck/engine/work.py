@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
@@ -155,7 +155,7 @@ class RankWork:
     def _join(self) -> None:
         started = time.perf_counter()
         self._begin(JOINING)
-        with kept_log(self.context.on_gpu, os.environ) as log:
+        with kept_log(os.environ) if self.context.on_gpu else nullcontext() as log:
             error = join_group(self.who, self.context)
         took_s = round(time.perf_counter() - started, 4)
         if error:

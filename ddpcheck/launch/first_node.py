@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import msgspec
 
-from ddpcheck.errors import LaunchError, NodesError
+from ddpcheck.errors import ABSENT, LaunchError, MeetingError
 from ddpcheck.network.reach import Reach, greet
 
 T = TypeVar("T")
@@ -95,7 +95,8 @@ class First:
     def _give_up_after(self, until: float) -> None:
         if time.monotonic() > until:
             told = f"at {self._place}: {self._missing()} did not come: start the same command there"
-            raise NodesError(told, self._absent() if self._numbered else ())
+            missing = self._absent() if self._numbered else ()
+            raise MeetingError(told, ABSENT, missing=missing)
 
     def _try_own_place(self) -> None:
         me = msgspec.structs.replace(self._me, test=self._test)

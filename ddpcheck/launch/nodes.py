@@ -13,7 +13,7 @@ import sys
 import time
 from contextlib import suppress
 
-from ddpcheck.errors import LaunchError
+from ddpcheck.errors import LaunchError, MeetingError
 from ddpcheck.launch.first_node import (
     ANSWER_S,
     LOOK_S,
@@ -76,9 +76,11 @@ def _listener(options: LaunchOptions, place: Place) -> socket.socket | None:
         if not numbered:
             return None  # another node on this host came first
         owner = owner_of(place.port)
-        raise LaunchError(
+        raise MeetingError(
             f"port {place.port} of {socket.gethostname()} is taken{f' by {owner}' if owner else ''}"
-            ": end that process, or choose another --master-port on all nodes"
+            ": end that process, or choose another --master-port on all nodes",
+            Reached.OTHER,
+            owner,
         ) from error
 
 
@@ -94,7 +96,7 @@ def _listen(port: int) -> socket.socket:
 def _join(me: Node, place: Place, until: float, say: Say) -> None:
     began = time.monotonic()
     news_at = began + NEWS_S
-    why = ""
+    why, kind = "", Reached.REFUSED
     while True:
         with connected(place.host, place.port, TRY_S) as (connection, tried):
             answer = _greet_first(connection, me, until, news_at, say) if connection else None
@@ -106,9 +108,11 @@ def _join(me: Node, place: Place, until: float, say: Say) -> None:
         # A firewall that says no says it only so often a second, and between is silent.
         if not why or tried.kind is not Reached.FILTERED:
             why = _stranger(place) if tried.is_open else tried.detail
+            kind = Reached.SILENT if tried.is_open else tried.kind
         unknown = tried.kind is Reached.UNRESOLVED and now - began > NEWS_S
         if now > until or unknown:
-            raise LaunchError(f"node {me.node_rank} on {me.host} cannot meet the first node: {why}")
+            told = f"node {me.node_rank} on {me.host} cannot meet the first node: {why}"
+            raise MeetingError(told, kind)
         if now > news_at:
             news_at = now + NEWS_S
             say(f"ddpcheck: node {me.node_rank} on {me.host}: {why}; trying on\n")
