@@ -14,7 +14,8 @@ REDUCED_DTYPES = (
     *("float32", "float64", "float16", "bfloat16"),
     *("int8", "int32", "int64", "uint8"),
 )
-MOVED_DTYPES = (*REDUCED_DTYPES, "bool", "complex64", "float8_e4m3fn", "float8_e5m2")
+PLAIN_DTYPES = (*REDUCED_DTYPES, "bool")
+MOVED_DTYPES = (*PLAIN_DTYPES, "complex64", "float8_e4m3fn", "float8_e5m2")
 FEW_DTYPES = ("float32", "bfloat16", "int64", "uint8")
 OPS = ("SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR", "PREMUL_SUM")
 
@@ -79,7 +80,8 @@ def _contents(kind: Kind, profile: Profile) -> Sequence[tuple[str, str]]:
     """Return each dtype and op in which a kind is tried."""
     few = profile is Profile.QUICK
     if not kind.reduces:
-        return [(dtype, MOVE) for dtype in (FEW_DTYPES if few else MOVED_DTYPES)]
+        every = PLAIN_DTYPES if kind.is_pairwise else MOVED_DTYPES
+        return [(dtype, MOVE) for dtype in (FEW_DTYPES if few else every)]
     dtypes = FEW_DTYPES if few else REDUCED_DTYPES
     if profile is Profile.FULL or (kind.name == "all_reduce" and not few):
         return list(product(dtypes, OPS))

@@ -23,6 +23,7 @@ REFUSALS = (
     "invalid scalar type",
     "must be contiguous",
     "data type must be",
+    "unconvertible nccl type",
 )
 LONGEST_REASON = 120
 

@@ -50,7 +50,11 @@ DENSE = (*ANYWHERE, "transposed")
 
 @dataclass(frozen=True)
 class Kind:
-    """One collective: how many blocks a rank puts in, which ones it gets, how it is called."""
+    """One collective: how many blocks a rank puts in, which ones it gets, how it is called.
+
+    ``is_pairwise``: torch makes it of sends and receives for NCCL, whose refusal of a dtype comes in
+    the middle of them and leaves NCCL waiting for the rest. Only usual dtypes are tried there.
+    """
 
     name: str
     call: Callable[[Call], Works]
@@ -59,6 +63,7 @@ class Kind:
     memories: tuple[str, ...] = ANYWHERE
     is_on_itself: bool = False
     reduces: bool = False
+    is_pairwise: bool = False
     is_uneven: bool = False
     least_ranks: int = 1
 
@@ -157,15 +162,22 @@ KINDS = (
     Kind("broadcast", calls.broadcast, _roots_one, _roots, DENSE, is_on_itself=True),
     Kind("all_gather", calls.all_gather, _one, _everyones),
     Kind("all_gather_into_tensor", calls.all_gather_into_tensor, _one, _everyones, WITHIN),
-    Kind("gather", calls.gather, _one, _everyones_for_root),
-    Kind("scatter", calls.scatter, _roots_one_each, _own_of_roots),
-    Kind("all_to_all", calls.all_to_all, _one_each, _own_of_everyones),
-    Kind("all_to_all_single", calls.all_to_all_single, _one_each, _own_of_everyones),
+    Kind("gather", calls.gather, _one, _everyones_for_root, is_pairwise=True),
+    Kind("scatter", calls.scatter, _roots_one_each, _own_of_roots, is_pairwise=True),
+    Kind("all_to_all", calls.all_to_all, _one_each, _own_of_everyones, is_pairwise=True),
+    Kind(
+        "all_to_all_single",
+        calls.all_to_all_single,
+        _one_each,
+        _own_of_everyones,
+        is_pairwise=True,
+    ),
     Kind(
         "all_to_all_single uneven",
         calls.all_to_all_single,
         _one_each,
         _own_of_everyones,
+        is_pairwise=True,
         is_uneven=True,
     ),
     Kind("send_recv", calls.send_recv, _one, _from_before, least_ranks=2),

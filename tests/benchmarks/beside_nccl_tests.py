@@ -1,0 +1,94 @@
+"""Bus bandwidths of a report beside those that nccl-tests printed on the same GPUs.
+
+    ddpcheck run --profile full --select collectives/low-bandwidth
+    for t in all_reduce all_gather reduce_scatter broadcast alltoall sendrecv; do echo "== $t";
+        ${t}_perf -b 1K -e 1K -t 2 -g 1 -n 50 -w 10; ${t}_perf -b 64M -e 1G -f 4 -t 2 -g 1 -n 50 -w 10;
+    done > nccl-tests.txt
+    python tests/benchmarks/beside_nccl_tests.py reports/latest nccl-tests.txt
+
+Times are microseconds: nccl-tests' average, and the median of the slowest rank here, which starts
+each go from Python; "wire" is without that (see ddpcheck/collectives/timing.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from ddpcheck.measures.bus_bandwidth import bus_gbps
+from ddpcheck.measures.collective_speed import Speed, slowest
+from ddpcheck.report import Report, facts_in, read_report
+
+CHECK = "collectives/low-bandwidth"
+NAMES = {
+    "all_reduce": "all_reduce",
+    "all_gather": "all_gather_into_tensor",
+    "reduce_scatter": "reduce_scatter_tensor",
+    "broadcast": "broadcast",
+    "alltoall": "all_to_all_single",
+    "sendrecv": "batch_isend_irecv ring",
+}
+# Columns of nccl-tests: time and bus bandwidth, out of place and in place.
+COLUMNS = {"contiguous": (5, 7), "in place": (9, 11)}
+# What torch does in place by nature.
+ON_ITSELF = ("all_reduce", "broadcast")
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("report")
+    parser.add_argument("nccl_tests", type=Path)
+    options = parser.parse_args()
+    report = read_report(Path(options.report))
+    print(_machine(report))
+    print(
+        f"{'collective':24} {'memory':10} {'bytes':>10}   nccl-tests GB/s   ddpcheck GB/s     wire"
+    )
+    facts = facts_in(options.report)[CHECK].items()
+    speeds = slowest({rank: msgspec.convert(own["speeds"], list[Speed]) for rank, own in facts})
+    known = {speed.name: speed for speed in speeds}
+    for line in _lines(options.nccl_tests.read_text(), known, report.run.world_size):
+        print(line)
+
+
+def _machine(report: Report) -> str:
+    versions = ", ".join(f"{name} {version}" for name, version in report.run.versions.items())
+    devices = _devices(report)
+    return f"{report.run.world_size} ranks on {len(report.run.hosts)} host | {devices} | {versions}"
+
+
+def _devices(report: Report) -> str:
+    return ", ".join(dict.fromkeys(rank.device.partition(":")[0] for rank in report.ranks))
+
+
+def _lines(text: str, known: dict[tuple[str, str, int], Speed], world_size: int) -> Iterator[str]:
+    kind = ""
+    for line in text.splitlines():
+        words = line.split()
+        if line.startswith("=="):
+            kind = NAMES[words[1]]
+        elif re.match(r" +\d", line):
+            for memory, columns in COLUMNS.items():
+                own = known.get((kind, memory, int(words[0])))
+                time, bus = COLUMNS["in place"] if kind in ON_ITSELF else columns
+                if own is not None:
+                    yield _line(own, float(words[time]), float(words[bus]), world_size)
+
+
+def _line(own: Speed, time_us: float, bus: float, world_size: int) -> str:
+    reached = bus_gbps(own.kind, world_size, own.size_bytes, own.median_s)
+    wire = "" if own.wire_s is None else f"{1e6 * own.wire_s:8.1f}"
+    ratio = "" if own.wire_s is not None else f"{reached / bus - 1:+8.1%}"
+    return (
+        f"{own.kind:24} {own.memory:10} {own.size_bytes:>10}   {time_us:>8.1f} {bus:>6.1f}   "
+        f"{1e6 * own.median_s:>8.1f} {reached:>6.1f} {ratio or wire}"
+    )
+
+
+if __name__ == "__main__":
+    main()
