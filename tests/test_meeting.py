@@ -13,6 +13,7 @@ import pytest
 from real_ranks import Ended, by_hand, free_port, run, run_by_hand
 
 from ddpcheck.finding import Finding, Severity
+from ddpcheck.machine.ports import program_of
 from ddpcheck.machine.sockets import bound_only
 from ddpcheck.report import RankOutcome, Verdict
 
@@ -20,7 +21,6 @@ DEADLINE_S = 2
 # Starting the ranks, and closing the report, beside the deadline.
 SLACK_S = 8
 CANNOT_MEET = "launch/cannot-meet"
-COMMAND = 60  # so much of a command is told at least
 ANOTHER_JOB = """
 import sys, torch.distributed as dist
 store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
@@ -67,9 +67,9 @@ def another_job() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def told_of(process: psutil.Process) -> list[str]:
-    """Return the words that name a process: its pid, its user and the start of its command."""
-    command = " ".join(" ".join(process.cmdline()).split())[:COMMAND]
-    return [f"held by pid {process.pid} of user {process.username()}", f"({command}"]
+    """Return the words that name a process: its pid, its user and its program."""
+    program = program_of(process.cmdline())
+    return [f"held by pid {process.pid} of user {process.username()}", f"({program})"]
 
 
 def listening(sockets: ExitStack) -> socket.socket:

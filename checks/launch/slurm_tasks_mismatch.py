@@ -82,8 +82,7 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
     alone = min(own.tasks for own in facts.values()) <= 1
     if len({own.step for own in facts.values()}) > 1 or not (alone or claimed):
         return []
-    found = [] if alone else [*_uneven(facts), *_world(facts)]
-    return found or list(_fewer_than_asked(facts))
+    return ([] if alone else [*_uneven(facts), *_world(facts)]) or list(_fewer_than_asked(facts))
 
 
 def summarize(facts: Mapping[int, Facts]) -> str:

@@ -68,22 +68,33 @@ def wrong_ranks(compared: Mapping[int, Compared]) -> dict[int, Compared]:
 
 
 def findings(compared: Mapping[int, Compared], when: str = "") -> list[Finding]:
-    """Return one finding that names the first wrong element and all ranks that have any."""
+    """Return one finding with the first wrong element of the collective that tells the most.
+
+    That is the one that is wrong on the fewest ranks: a reduction hands on to all what one rank
+    got wrong. The ranks of that collective are named.
+    """
     bad = wrong_ranks(compared)
     if not bad:
         return []
-    first = min(bad)
-    one, counts = bad[first].wrong[0], bad[first].wrong_cases
-    kinds = dict.fromkeys(kind for fact in bad.values() for kind in fact.wrong_cases)
-    what = f"{one.kind} gives" if len(kinds) == 1 else f"{len(kinds)} collectives give"
-    told = listed(f"{kind}: {count}" for kind, count in counts.items())
+    ranks_of: dict[str, list[int]] = {}
+    for rank, fact in bad.items():
+        for wrong in fact.wrong:
+            ranks_of.setdefault(wrong.kind, []).append(rank)
+    fewest = min(len(ranks) for ranks in ranks_of.values())
+    named = sorted({r for ranks in ranks_of.values() if len(ranks) == fewest for r in ranks})
+    kind = next(each for each, ranks in ranks_of.items() if len(ranks) == fewest)
+    first = ranks_of[kind][0]
+    one = next(wrong for wrong in bad[first].wrong if wrong.kind == kind)
+    counts = bad[first].wrong_cases
+    what = f"{kind} gives" if len(ranks_of) == 1 else f"{len(ranks_of)} collectives give"
+    told = listed(f"{name}: {count}" for name, count in counts.items())
     return [
         Finding(
             title=f"{what} wrong values on {len(bad)} of {len(compared)} ranks{when}",
             message=f"rank {first}: {one}; {sum(counts.values())} of {bad[first].cases} cases are "
             f"wrong there ({told})",
             fix=FIXES[bad[first].backend],
-            ranks=tuple(bad),
+            ranks=tuple(named),
             evidence={
                 "collective": one.kind,
                 "dtype": one.dtype,

@@ -122,7 +122,7 @@ def test_ports_that_gloo_does_not_need_stop_nobody(tmp_path: Path) -> None:
     assert ended.found() == {UNREACHABLE: "warning"}
     outcomes = {each.id: each.outcome for each in ended.report.checks}
     assert outcomes["collectives/no-process-group"] == CheckOutcome.PASS
-    assert outcomes["collectives/wrong-allreduce"] == CheckOutcome.PASS
+    assert outcomes["collectives/wrong-values"] == CheckOutcome.PASS
 
 
 @pytest.mark.parametrize("name", ["one bridge everywhere", "a card of another network"])

@@ -83,22 +83,24 @@ def test_what_moves_data_has_no_op() -> None:
     assert "rank 1: all_gather, 7 uint8 (unaligned, blocking): element 0 is 3" in finding.message
 
 
-def test_several_collectives_are_one_finding() -> None:
+def test_several_collectives_are_one_finding_on_the_ranks_of_the_narrowest() -> None:
     counts = {"all_reduce": 40, "all_gather": 3}
-    facts = ranks(8) | {2: rank(ODD_TAIL, MOVED, counts=counts), 6: rank(MOVED)}
+    facts = dict.fromkeys(range(8), rank(ODD_TAIL)) | {2: rank(ODD_TAIL, MOVED, counts=counts)}
     (finding,) = judge(facts)
-    assert finding.title == "2 collectives give wrong values on 2 of 8 ranks"
+    assert finding.title == "2 collectives give wrong values on 8 of 8 ranks"
+    assert finding.ranks == (2,)
+    assert finding.message.startswith("rank 2: all_gather, 7 uint8")
     assert "43 of 420 cases are wrong there (all_reduce: 40, all_gather: 3)" in finding.message
     assert finding.evidence == {
-        "collective": "all_reduce",
-        "dtype": "bfloat16",
-        "op": "SUM",
-        "size": 1023,
-        "index": 1022,
-        "expected": 7.0,
-        "got": 6.0,
+        "collective": "all_gather",
+        "dtype": "uint8",
+        "op": "move",
+        "size": 7,
+        "index": 0,
+        "expected": 118.0,
+        "got": 3.0,
         "turn": 0,
-        "wrong_cases": {"2": 43, "6": 1},
+        "wrong_cases": {str(each): 43 if each == 2 else 1 for each in range(8)},
     }
 
 
