@@ -86,3 +86,12 @@ def test_summary_names_the_slowest_pair() -> None:
     assert summarize(ranks("aaaa", {"1-3": 20})) == (
         "6 pairs exchange 100 GB/s each way in the median, ranks 1 and 3 20"
     )
+
+
+@pytest.mark.parametrize(("gbps", "told"), [(3.0, 0), (1.9, 1)])
+def test_cpu_ranks_share_cores_and_may_differ_more(gbps: float, told: int) -> None:
+    facts = ranks("abcd", {"0-1": gbps, "0-2": gbps, "0-3": gbps})
+    on_cpu = {r: Facts(own.host, own.place, "gloo", own.exchanges) for r, own in facts.items()}
+    found = judge(on_cpu)
+    assert [each.ranks for each in found] == [(0,)] * told
+    assert all("ip -s link" in each.fix for each in found)
