@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,11 +10,16 @@ import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
-# torch 2.13 has new names for these two, and warns of the old ones.
-_all_gather_single = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)
-_reduce_scatter_single = getattr(dist, "reduce_scatter_single", dist.reduce_scatter_tensor)
-
 Works = Sequence[Any]  # torch's works; empty when the call has waited
+
+
+def _either(new: str, old: str) -> Callable[..., Any]:
+    """Return a function of torch.distributed; torch 2.13 has new names, and warns of the old.
+
+    It is looked up at each call: what a script puts in its place is what training uses.
+    """
+    found: Callable[..., Any] = getattr(dist, new, None) or getattr(dist, old)
+    return found
 
 
 @dataclass(frozen=True)
@@ -94,7 +99,11 @@ def reduce_scatter(call: Call) -> Works:
 def reduce_scatter_tensor(call: Call) -> Works:
     """Reduce the blocks of one tensor; each rank gets its own."""
     into, given = call.got, call.put_in
-    return _works(_reduce_scatter_single(into, given, call.op, call.group, call.is_async))
+    return _works(
+        _either("reduce_scatter_single", "reduce_scatter_tensor")(
+            into, given, call.op, call.group, call.is_async
+        )
+    )
 
 
 def broadcast(call: Call) -> Works:
@@ -109,7 +118,11 @@ def all_gather(call: Call) -> Works:
 
 def all_gather_into_tensor(call: Call) -> Works:
     """Gather everybody's tensor into one, on all ranks."""
-    return _works(_all_gather_single(call.got, call.put_in, call.group, call.is_async))
+    return _works(
+        _either("all_gather_single", "all_gather_into_tensor")(
+            call.got, call.put_in, call.group, call.is_async
+        )
+    )
 
 
 def gather(call: Call) -> Works:

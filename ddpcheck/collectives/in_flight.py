@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from typing import cast
 
 import torch
 import torch.distributed as dist
@@ -24,12 +25,13 @@ def compared_at_once(ctx: Context, groups: int, rounds: Sequence[Sequence[Case]]
     beside the world's.
     """
     members = range(ctx.world_size)
-    made = [None, *(dist.new_group(list(members)) for _ in range(groups))]
+    new = [cast("dist.ProcessGroup", dist.new_group(list(members))) for _ in range(groups)]
+    made = [None, *new]
     tallies = [Tally(Trial(ctx.rank, members, ctx.device, group)) for group in made]
     lanes = [lane_of(ctx) for _ in made]
     for cases in rounds:
         carry_out(list(zip(tallies, lanes, cases, strict=True)))
-    for group in made[1:]:
+    for group in new:
         dist.destroy_process_group(group)
     return _together(ctx.backend, tallies)
 

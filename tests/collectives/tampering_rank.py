@@ -7,7 +7,7 @@ Writes a JSON object: by fault and collective, what ``compared`` gave on this ra
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -67,7 +67,7 @@ HARMS: dict[str, Harm] = {
 
 
 @contextmanager
-def harmed(kind: Kind, harm: Harm, turns: range) -> Iterator[None]:
+def harmed(kind: Kind, harm: Harm, turns: range) -> Generator[None]:
     """Let the calls of a kind in these turns leave what a faulty one would."""
     turn = iter(range(sys.maxsize))
 
