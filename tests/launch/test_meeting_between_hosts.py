@@ -68,6 +68,7 @@ def cut(finding: object) -> bool:
     return getattr(finding, "id", "") == "launch/cannot-meet"
 
 
+@pytest.mark.thorough  # test_why_hosts_cannot_meet.py has most of these ways
 @pytest.mark.parametrize("way", WAYS)
 def test_a_closed_port_is_told_by_the_host_that_meets_it(
     way: str, hosts: list[Host], tmp_path: Path
@@ -115,7 +116,9 @@ def node(number: int, master: str, cwd: Path, *options: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "way", ["DROP", *(pytest.param(w, marks=pytest.mark.thorough) for w in WAYS if w != "DROP")]
+)
 def test_a_node_says_why_it_cannot_meet_the_first_before_any_agent_starts(
     way: str, hosts: list[Host], tmp_path: Path
 ) -> None:

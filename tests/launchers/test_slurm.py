@@ -157,6 +157,7 @@ def test_one_task_a_node_does_not_drop_the_ranks_that_it_was_to_start(
     assert all("srun --ntasks-per-node=2" in line for line in told[-2:])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("launcher", "known_as", "nodes", "local"),
     [
@@ -185,6 +186,7 @@ def test_ranks_of_an_mpirun_in_an_allocation_are_no_tasks_of_srun(
     assert [each.host for each in report.ranks] == names
 
 
+@pytest.mark.thorough
 def test_ranks_that_a_script_starts_in_one_task_a_node_have_its_variables_too(
     cluster: Cluster, tmp_path: Path
 ) -> None:

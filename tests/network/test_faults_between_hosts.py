@@ -98,7 +98,14 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("name", FAULTS)
+# The probes of the others are tried on real hosts beside their checks' tests.
+WHOLE_RUNS = ("ephemeral ports dropped", "a silent proxy", "a card of another network")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [n if n in WHOLE_RUNS else pytest.param(n, marks=pytest.mark.thorough) for n in FAULTS],
+)
 def test_a_fault_of_the_network_ends_a_run_with_one_error(name: str, tmp_path: Path) -> None:
     fault = FAULTS[name]
     with made_hosts(2) as hosts, fault.make(hosts):
