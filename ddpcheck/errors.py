@@ -46,9 +46,17 @@ class CatalogueError(DdpcheckError):
 
 
 class LaunchError(DdpcheckError):
-    """Ranks could not be started, or could not meet."""
+    """Ranks could not be started, or could not meet.
+
+    ``kind`` is how the attempt to meet ended, a ``Reached`` or ``ABSENT``, or '' when it is none of
+    them; ``owner`` says who holds the port, if that is what is in the way and can be seen;
+    ``missing`` are the numbers of the nodes that did not come, where known.
+    """
 
     exit_code = ExitCode.INCOMPLETE
+    kind = ""
+    owner = ""
+    missing: tuple[int, ...] = ()
 
 
 # How a meeting ended to which somebody did not come.
@@ -56,12 +64,7 @@ ABSENT = "absent"
 
 
 class MeetingError(LaunchError):
-    """Ranks, or the hosts that are to start them, could not meet.
-
-    ``kind`` is how the attempt ended, a ``Reached`` or ``ABSENT``; ``owner`` says who holds the port,
-    if that is what is in the way and can be seen; ``missing`` are the numbers of the nodes that did
-    not come, where known.
-    """
+    """Ranks, or the hosts that are to start them, could not meet, and it is known how that ended."""
 
     def __init__(
         self, message: str, kind: str, owner: str = "", missing: Sequence[int] = ()

@@ -35,7 +35,7 @@ LOOPBACK_CHUNKS = 64
 class Facts(msgspec.Struct, frozen=True):
     """What one rank timed, what rank 0 knows of before, and the loopback's decimal GB/s."""
 
-    host: str
+    machine: str
     backend: str
     world_size: int
     speeds: tuple[Speed, ...]
@@ -48,16 +48,17 @@ def probe(ctx: Context) -> Facts:
     ctx.require_group()
     if ctx.world_size == 1:
         raise Skip("there is no other rank")
+    from ddpcheck.collectives.agreement import agreement
     from ddpcheck.collectives.sweep import swept
     from ddpcheck.network.loopback import loopback_gbps
 
     alone = ctx.rank == 0 and ctx.backend == "gloo"
     return Facts(
-        host=ctx.machine or ctx.host,
+        machine=ctx.machine,
         backend=ctx.backend,
         world_size=ctx.world_size,
         loopback_gbps=round(loopback_gbps(LOOPBACK_CHUNKS), 3) if alone else None,
-        speeds=swept(ctx),
+        speeds=swept(ctx, agreement(ctx, ID)),
         before=_before(ctx),
     )
 
@@ -115,7 +116,7 @@ def _below_loopback(
     now: Sequence[Speed], first: Facts, facts: Mapping[int, Facts]
 ) -> Iterator[Finding]:
     large = [speed for speed in now if speed.size_bytes >= LEAST_BYTES]
-    is_one_host = len({own.host for own in facts.values()}) == 1
+    is_one_host = len({own.machine for own in facts.values()}) == 1
     if not large or not is_one_host or not first.loopback_gbps:
         return
     best = max(large, key=lambda speed: gbps(speed, first.world_size))

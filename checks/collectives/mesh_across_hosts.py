@@ -37,7 +37,7 @@ def probe(ctx: Context) -> Facts:
     """Return where this rank is."""
     if not any(axis.name.lower() in NAMES for axis in ctx.mesh):
         raise Skip("no --mesh with a tensor-parallel axis (tp) is given")
-    return Facts(ctx.mesh, ctx.host, ctx.machine or ctx.host)
+    return Facts(ctx.mesh, ctx.host, ctx.machine)
 
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:

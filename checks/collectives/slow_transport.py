@@ -66,7 +66,7 @@ def probe(ctx: Context) -> Facts:
     own = None if isinstance(gpu, str) else gpu
     return Facts(
         host=ctx.host,
-        machine=ctx.machine or ctx.host,
+        machine=ctx.machine,
         uuid=own.uuid if own else "",
         readable=tuple(peer.uuid for peer in own.peers if _is_near(peer)) if own else (),
         hca_ports=_active_ports(ctx),

@@ -22,8 +22,8 @@ from ddpcheck.measures.wrong_elements import Compared, findings
 
 GROUPS = {Profile.QUICK: 1, Profile.STANDARD: 1, Profile.FULL: 3}  # beside the world's
 ROUNDS = {Profile.QUICK: 6, Profile.STANDARD: 12, Profile.FULL: 200}
-# What every backend offers, in float32; neighbours in a round differ.
-KINDS = {"all_reduce": "SUM", "all_gather": "move", "broadcast": "move"}
+# What every backend offers; neighbours in a round differ.
+KINDS = ("all_reduce", "all_gather", "broadcast")
 SIZES = (1023, 2**16 + 3)
 
 Facts = Compared
@@ -33,13 +33,14 @@ def probe(ctx: Context) -> Facts:
     """Start a collective in each of several groups, and only then wait for any."""
     from ddpcheck.collectives.cases import Case
     from ddpcheck.collectives.in_flight import compared_at_once
+    from ddpcheck.collectives.kinds import BY_NAME
 
     ctx.require_group()
     groups = GROUPS[ctx.profile]
     everything = cycle(
-        Case(kind, "float32", op, size, "contiguous", "async")
+        Case(name, "float32", BY_NAME[name].plain_op, size, "contiguous", "async")
         for size in SIZES
-        for kind, op in KINDS.items()
+        for name in KINDS
     )
     rounds = [list(islice(everything, groups + 1)) for _ in range(ROUNDS[ctx.profile])]
     return compared_at_once(ctx, groups, rounds)

@@ -21,6 +21,8 @@ from ddpcheck.measures.along_mesh import Along
 from ddpcheck.measures.bus_bandwidth import bus_gbps
 from ddpcheck.measures.wrong_elements import findings
 
+ID = "collectives/wrong-in-mesh"
+
 
 class Facts(msgspec.Struct, frozen=True):
     """What came of each axis on this rank, in the order of the mesh."""
@@ -33,9 +35,10 @@ def probe(ctx: Context) -> Facts:
     ctx.require_group()
     if not ctx.mesh:
         raise Skip("no --mesh is given")
+    from ddpcheck.collectives.agreement import agreement
     from ddpcheck.collectives.along_mesh import compared_along
 
-    return Facts(compared_along(ctx))
+    return Facts(compared_along(ctx, agreement(ctx, ID)))
 
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:

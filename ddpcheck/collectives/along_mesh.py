@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 
 from ddpcheck.check import Context, Profile
-from ddpcheck.collectives.agreement import Agreement, agreement
+from ddpcheck.collectives.agreement import Agreement
 from ddpcheck.collectives.cases import Case
 from ddpcheck.collectives.comparison import Tally
 from ddpcheck.collectives.in_flight import carry_out, lane_of
@@ -18,17 +18,16 @@ from ddpcheck.collectives.kinds import BY_NAME
 from ddpcheck.collectives.timing import Pace, timed_s
 from ddpcheck.collectives.trial import Trial
 from ddpcheck.measures.along_mesh import Along
-from ddpcheck.measures.wrong_elements import MOVE
 
 # What strategies do along an axis: dp, fsdp, tp, cp and ep, pp.
-KINDS = {
-    "all_reduce": "SUM",
-    "reduce_scatter_tensor": "SUM",
-    "all_gather_into_tensor": MOVE,
-    "all_to_all_single": MOVE,
-    "broadcast": MOVE,
-    "batch_isend_irecv": MOVE,
-}
+KINDS = (
+    "all_reduce",
+    "reduce_scatter_tensor",
+    "all_gather_into_tensor",
+    "all_to_all_single",
+    "broadcast",
+    "batch_isend_irecv",
+)
 SIZES = (1023, 2**14 + 3)
 DTYPES = ("float32", "bfloat16")
 TIMED = Case("all_reduce", "float32", "SUM", 2**18, "contiguous", "blocking")
@@ -41,14 +40,13 @@ PACES = {
 ROUNDS = {Profile.QUICK: 2, Profile.STANDARD: 4, Profile.FULL: 100}
 
 
-def compared_along(ctx: Context) -> tuple[Along, ...]:
+def compared_along(ctx: Context, agreed: Agreement) -> tuple[Along, ...]:
     """Return what came of each axis: its groups at work alone, and then with all axes' at once."""
     names = tuple(axis.name for axis in ctx.mesh)
     sizes = tuple(axis.size for axis in ctx.mesh)
     mesh = init_device_mesh(ctx.device.partition(":")[0], sizes, mesh_dim_names=names)
     groups = [mesh.get_group(name) for name in names]
     alone = [_alone(ctx, group) for group in groups]
-    agreed = agreement(ctx, "collectives/wrong-in-mesh")
     took_s = [_took_s(ctx, tally, agreed) for tally in alone]
     at_once = [_tally(ctx, group) for group in groups]
     lanes = [lane_of(ctx) for _ in groups]
@@ -84,9 +82,9 @@ def _tally(ctx: Context, group: dist.ProcessGroup) -> Tally:
 
 
 def _cases() -> Iterator[Case]:
-    for kind, op in KINDS.items():
+    for name in KINDS:
         for dtype, size in zip(DTYPES, SIZES, strict=True):
-            yield Case(kind, dtype, op, size, "contiguous", "async")
+            yield Case(name, dtype, BY_NAME[name].plain_op, size, "contiguous", "async")
 
 
 def _timed(ctx: Context) -> Case:

@@ -55,7 +55,7 @@ def one_of_each(world_size: int) -> list[Case]:
         Case(
             kind=kind.name,
             dtype="float32",
-            op="SUM" if kind.reduces else MOVE,
+            op=kind.plain_op,
             size=-(-MEDIUM_SIZE // most_blocks(kind, world_size)),
             memory="contiguous",
             mode="blocking",
@@ -90,14 +90,18 @@ def _contents(kind: Kind, profile: Profile) -> Sequence[tuple[str, str]]:
 
 
 def _small_sizes(profile: Profile, number: int, dtype: str, op: str) -> Sequence[int]:
-    every = profile is Profile.FULL or (dtype == "float32" and op in ("SUM", MOVE))
+    every = profile is Profile.FULL or _is_plain(dtype, op)
     return SMALL_SIZES if every else [SMALL_SIZES[number % len(SMALL_SIZES)]]
+
+
+def _is_plain(dtype: str, op: str) -> bool:
+    return dtype == "float32" and op in ("SUM", MOVE)
 
 
 def _large_sizes(kind: Kind, profile: Profile, dtype: str, op: str) -> Sequence[int]:
     if profile is Profile.QUICK:
         return ()
-    is_plain = dtype == "float32" and op in ("SUM", MOVE)
+    is_plain = _is_plain(dtype, op)
     if profile is Profile.FULL:
         return (LARGE_SIZE, HUGE_SIZE) if is_plain else (LARGE_SIZE,)
     is_tried = is_plain or (kind.name == "all_reduce" and (op == "SUM" or dtype == "float32"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import cast
@@ -61,14 +62,11 @@ def _on(lane: torch.cuda.Stream | None) -> AbstractContextManager[object]:
 
 
 def _together(backend: str, tallies: Sequence[Tally]) -> Compared:
-    counts: dict[str, int] = {}
-    for tally in tallies:
-        for kind, count in tally.counts.items():
-            counts[kind] = counts.get(kind, 0) + count
+    counts = sum((Counter(tally.counts) for tally in tallies), Counter[str]())
     return Compared(
         backend=backend,
         cases=sum(tally.cases for tally in tallies),
         elements=sum(tally.trial.compared_elements for tally in tallies),
-        wrong_cases=counts,
+        wrong_cases=dict(counts),
         wrong=tuple(wrong for tally in tallies for wrong in tally.wrong.values()),
     )

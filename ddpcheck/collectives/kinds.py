@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from ddpcheck.collectives import calls
 from ddpcheck.collectives.calls import Call, Works
+from ddpcheck.measures.wrong_elements import MOVE
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,11 @@ class Kind:
     is_pairwise: bool = False
     is_uneven: bool = False
     least_ranks: int = 1
+
+    @property
+    def plain_op(self) -> str:
+        """Return the op that every backend offers: a sum, or none where nothing is reduced."""
+        return "SUM" if self.reduces else MOVE
 
     def width(self, size: int, source: int, number: int) -> int:
         """Return the elements of one block of a case of that size."""

@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from statistics import median, quantiles
 
 import torch
 
 from ddpcheck.check import Context, Profile
-from ddpcheck.collectives.agreement import Agreement, agreement
+from ddpcheck.collectives.agreement import Agreement
 from ddpcheck.collectives.cases import Case, most_blocks
 from ddpcheck.collectives.comparison import is_refusal
-from ddpcheck.collectives.kinds import BY_NAME, WITHIN
+from ddpcheck.collectives.kinds import BY_NAME, WITHIN, Kind
 from ddpcheck.collectives.timing import Pace, timed_s, wire_s
 from ddpcheck.collectives.trial import Trial
 from ddpcheck.measures.collective_speed import Speed
-from ddpcheck.measures.wrong_elements import MOVE
 
 DTYPE, ITEM_BYTES = "float32", 4
-KINDS: Mapping[str, str] = {
-    "all_reduce": "SUM",
-    "all_gather_into_tensor": MOVE,
-    "reduce_scatter_tensor": "SUM",
-    "broadcast": MOVE,
-    "all_to_all_single": MOVE,
-    "batch_isend_irecv ring": MOVE,  # what nccl-tests calls sendrecv
-}
-FEW = {"all_reduce": "SUM"}
+KINDS = (
+    "all_reduce",
+    "all_gather_into_tensor",
+    "reduce_scatter_tensor",
+    "broadcast",
+    "all_to_all_single",
+    "batch_isend_irecv ring",  # what nccl-tests calls sendrecv
+)
+FEW = ("all_reduce",)
 KIB, MIB = 2**10, 2**20
 SIZES_BYTES = {
     (False, Profile.QUICK): (KIB,),
@@ -43,28 +42,28 @@ PACES = {
 }
 
 
-def swept(ctx: Context) -> tuple[Speed, ...]:
+def swept(ctx: Context, agreed: Agreement) -> tuple[Speed, ...]:
     """Return the times of each kind in each size of the profile; what is refused is left out.
 
     The kinds take turns within a size: what disturbs the machine for a while disturbs all.
     """
     trial = Trial(ctx.rank, range(ctx.world_size), ctx.device)
-    agreed = agreement(ctx, "collectives/low-bandwidth")
     found = (_speed(ctx, trial, case, agreed) for case in _cases(ctx))
     return tuple(speed for speed in found if speed is not None)
 
 
 def _cases(ctx: Context) -> Iterator[Case]:
     for size_bytes in SIZES_BYTES[ctx.on_gpu, ctx.profile]:
-        for kind, op in (FEW if ctx.profile is Profile.QUICK else KINDS).items():
-            size = size_bytes // ITEM_BYTES // most_blocks(BY_NAME[kind], ctx.world_size)
+        for name in FEW if ctx.profile is Profile.QUICK else KINDS:
+            kind = BY_NAME[name]
+            size = size_bytes // ITEM_BYTES // most_blocks(kind, ctx.world_size)
             if size:
                 for memory in _memories(kind, ctx.profile):
-                    yield Case(kind, DTYPE, op, size, memory, "blocking")
+                    yield Case(name, DTYPE, kind.plain_op, size, memory, "blocking")
 
 
-def _memories(kind: str, profile: Profile) -> tuple[str, ...]:
-    both = profile is Profile.FULL and BY_NAME[kind].memories == WITHIN
+def _memories(kind: Kind, profile: Profile) -> tuple[str, ...]:
+    both = profile is Profile.FULL and kind.memories == WITHIN
     return ("contiguous", "in place") if both else ("contiguous",)
 
 

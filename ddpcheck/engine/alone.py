@@ -7,28 +7,27 @@ import time
 from contextlib import suppress
 from datetime import timedelta
 
-from ddpcheck.check import Check, Context, Meeting, Stage
+from ddpcheck.check import Context
 from ddpcheck.engine.assembly import Ranks, build_report, judge_testimonies
 from ddpcheck.engine.entries import Entry
 from ddpcheck.engine.group import presence
-from ddpcheck.engine.judging import Judgement, judge_check, not_run
 from ddpcheck.engine.leader import Task
 from ddpcheck.engine.neighbours import machine
-from ddpcheck.engine.probing import outcome_of
 from ddpcheck.engine.roll import described
 from ddpcheck.engine.rundir import keep_report, make_run_dir
-from ddpcheck.errors import LaunchError, MeetingError, ReportError, UsageError
+from ddpcheck.engine.unmet import failed_meeting, judged_unmet
+from ddpcheck.errors import LaunchError, ReportError, UsageError
 from ddpcheck.launch.identity import Identity
 from ddpcheck.measures.testimony import Testimony
-
-NOT_MET = "the ranks cannot meet"
 
 
 def report_alone(task: Task, error: UsageError | LaunchError) -> None:
     """Write and show a report in which nobody but this rank came, and why."""
     present = presence(task.who, task.settings.backend)
     run = described(task.run_id, task.settings, task.who, [present])
-    judgements = [_judged(check, task, error) for check in task.last_words if not check.is_inquest]
+    context, own = _context(task, error), [task.who.rank]
+    measuring = [check for check in task.last_words if not check.is_inquest]
+    judgements = [judged_unmet(check, context, own) for check in measuring]
     testimonies = {task.who.rank: Testimony()}
     judgements += judge_testimonies(task.last_words, testimonies)
     entries: dict[int, list[Entry]] = {task.who.rank: [present]}
@@ -45,20 +44,11 @@ def place_of(who: Identity) -> str:
     return f"{who.master_addr}:{who.master_port}"
 
 
-def _meeting(task: Task, error: UsageError | LaunchError) -> Meeting | None:
-    """Return how meeting went; None when this rank, who does not know who it is, has not tried."""
-    if not isinstance(error, LaunchError):
-        return None
-    took_s = round(time.monotonic() - task.began, 4)
-    kind, owner = (error.kind, error.owner) if isinstance(error, MeetingError) else ("", "")
-    return Meeting(place_of(task.who), took_s, str(error), kind=kind, owner=owner)
-
-
-def _judged(check: Check, task: Task, error: UsageError | LaunchError) -> Judgement:
-    if check.stage is not Stage.LAUNCH:
-        return not_run(check, NOT_MET)
+def _context(task: Task, error: UsageError | LaunchError) -> Context:
     who = task.who
-    context = Context(
+    # Who does not know who it is has not tried to meet anybody.
+    tried = error if isinstance(error, LaunchError) else None
+    return Context(
         rank=who.rank,
         local_rank=who.local_rank,
         world_size=who.world_size,
@@ -70,6 +60,5 @@ def _judged(check: Check, task: Task, error: UsageError | LaunchError) -> Judgem
         clock=time.perf_counter,
         timeout=timedelta(seconds=task.deadline_s),
         machine=machine(),
-        meeting=_meeting(task, error),
+        meeting=failed_meeting(place_of(who), task.began, tried) if tried else None,
     )
-    return judge_check(check, {who.rank: [outcome_of(check, context)]})

@@ -16,20 +16,18 @@ from importlib import metadata
 from pathlib import Path
 
 from ddpcheck.catalogue import catalogue, select
-from ddpcheck.check import Check, Context, Meeting, Stage
+from ddpcheck.check import Context, Meeting
 from ddpcheck.engine.assembly import Ranks, build_report, judge_testimonies
 from ddpcheck.engine.entries import Entry, Present
-from ddpcheck.engine.judging import Judgement, judge_check, not_run
-from ddpcheck.engine.probing import outcome_of
 from ddpcheck.engine.rundir import keep_report, make_run_dir, new_run_id
-from ddpcheck.errors import LaunchError, MeetingError, ReportError
+from ddpcheck.engine.unmet import failed_meeting, judged_unmet
+from ddpcheck.errors import LaunchError, ReportError
 from ddpcheck.launch.gpus import visible_gpus
 from ddpcheck.launch.nodes import place_of
 from ddpcheck.measures.testimony import Testimony
 from ddpcheck.report import Report, Run
 from ddpcheck.settings import LaunchOptions, RunSettings
 
-NOT_MET = "the hosts cannot meet"
 LAUNCHER = "ddpcheck"
 
 
@@ -46,17 +44,14 @@ def report_unstarted(
     clock.
     """
     nproc = options.nproc_per_node or 1
-    known = error if isinstance(error, MeetingError) else MeetingError(str(error), "")
-    took_s = round(time.monotonic() - began, 4)
-    place = str(place_of(options))
-    meeting = Meeting(place, took_s, str(error), kind=known.kind, owner=known.owner)
+    meeting = failed_meeting(str(place_of(options)), began, error)
     present = {
         seat: _present(seat, options.nnodes, nproc) for seat in _seats(options.node_rank, nproc)
     }
-    guilty = [seat for node in known.missing for seat in _seats(node, nproc)] or list(present)
+    guilty = [seat for node in error.missing for seat in _seats(node, nproc)] or list(present)
     context = _context(settings, present[min(present)], meeting)
     checks = select(catalogue(), settings.select, settings.skip)
-    judgements = [_judged(each, context, guilty) for each in checks if not each.is_inquest]
+    judgements = [judged_unmet(each, context, guilty) for each in checks if not each.is_inquest]
     judgements += judge_testimonies(checks, {})  # ranks that never ran came through nothing
     run = _described(settings, list(present.values()))
     absent = [rank for rank in range(run.requested_world_size) if rank not in present]
@@ -70,13 +65,6 @@ def report_unstarted(
 
 def _seats(node: int, nproc: int) -> range:
     return range(node * nproc, (node + 1) * nproc)
-
-
-def _judged(check: Check, context: Context, guilty: Sequence[int]) -> Judgement:
-    if check.stage is not Stage.LAUNCH:
-        return not_run(check, NOT_MET)
-    entry = outcome_of(check, context)
-    return judge_check(check, {rank: [entry] for rank in guilty})
 
 
 def _present(seat: int, nnodes: int, nproc: int) -> Present:

@@ -15,7 +15,8 @@ MODULES = (
     "torch.nn.parallel",
     "ddpcheck.engine.rank",
     "ddpcheck.train.rank",
-    "ddpcheck.collectives.comparison",
+    *(f"ddpcheck.collectives.{name}" for name in ("in_flight", "objects", "barrier")),
+    *(f"ddpcheck.collectives.{name}" for name in ("pairs", "sweep", "turns")),
     "ddpcheck.target.reference",
     "ddpcheck.target.step_split",
 )

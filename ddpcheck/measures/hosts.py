@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Protocol, TypeVar
 
+from ddpcheck.measures import peers
 from ddpcheck.measures.words import spans
 
 
@@ -37,10 +38,8 @@ def by_place(facts: Mapping[int, There]) -> list[dict[int, There]]:
 
 def grouped(facts: Mapping[int, Own], key: Callable[[Own], Hashable]) -> list[dict[int, Own]]:
     """Return the facts of the ranks that are alike in ``key``, in the order of the ranks."""
-    groups: dict[Hashable, dict[int, Own]] = {}
-    for rank in sorted(facts):
-        groups.setdefault(key(facts[rank]), {})[rank] = facts[rank]
-    return list(groups.values())
+    alike = peers.grouped({rank: key(own) for rank, own in facts.items()})
+    return [{rank: facts[rank] for rank in ranks} for ranks in alike.values()]
 
 
 def joined(groups: Iterable[Mapping[int, Own]]) -> dict[int, Own]:

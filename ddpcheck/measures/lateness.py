@@ -11,6 +11,8 @@ from statistics import median, median_low, quantiles
 
 import msgspec
 
+from ddpcheck.measures.peers import grouped
+
 
 class Turns(msgspec.Struct, frozen=True):
     """The seconds that one rank computed, and then waited in a collective, turn by turn."""
@@ -42,13 +44,10 @@ def slower_ranks(
     of them. Turns are compared one by one: what slows all ranks for a while slows none of them
     against the others. Of two ranks, each is compared with the faster one.
     """
-    by_kind: dict[str, list[int]] = {}
-    for rank in sorted(turns):
-        by_kind.setdefault(kinds[rank], []).append(rank)
     found = [
         slower
-        for peers in by_kind.values()
-        for slower in _slower_among({rank: turns[rank].compute_s for rank in peers}, least_excess)
+        for ranks in grouped(kinds).values()
+        for slower in _slower_among({rank: turns[rank].compute_s for rank in ranks}, least_excess)
         if slower.share >= least_share
     ]
     return sorted(found, key=lambda slower: slower.rank)

@@ -76,17 +76,15 @@ def findings(compared: Mapping[int, Compared], when: str = "") -> list[Finding]:
     bad = wrong_ranks(compared)
     if not bad:
         return []
-    ranks_of: dict[str, list[int]] = {}
+    by_kind: dict[str, dict[int, Wrong]] = {}
     for rank, fact in bad.items():
         for wrong in fact.wrong:
-            ranks_of.setdefault(wrong.kind, []).append(rank)
-    fewest = min(len(ranks) for ranks in ranks_of.values())
-    named = sorted({r for ranks in ranks_of.values() if len(ranks) == fewest for r in ranks})
-    kind = next(each for each, ranks in ranks_of.items() if len(ranks) == fewest)
-    first = ranks_of[kind][0]
-    one = next(wrong for wrong in bad[first].wrong if wrong.kind == kind)
+            by_kind.setdefault(wrong.kind, {}).setdefault(rank, wrong)
+    fewest = min(map(len, by_kind.values()))
+    narrow = [firsts for firsts in by_kind.values() if len(firsts) == fewest]
+    first, one = next(iter(narrow[0].items()))
     counts = bad[first].wrong_cases
-    what = f"{kind} gives" if len(ranks_of) == 1 else f"{len(ranks_of)} collectives give"
+    what = f"{one.kind} gives" if len(by_kind) == 1 else f"{len(by_kind)} collectives give"
     told = listed(f"{name}: {count}" for name, count in counts.items())
     return [
         Finding(
@@ -94,7 +92,7 @@ def findings(compared: Mapping[int, Compared], when: str = "") -> list[Finding]:
             message=f"rank {first}: {one}; {sum(counts.values())} of {bad[first].cases} cases are "
             f"wrong there ({told})",
             fix=FIXES[bad[first].backend],
-            ranks=tuple(named),
+            ranks=tuple(sorted(set().union(*narrow))),
             evidence={
                 "collective": one.kind,
                 "dtype": one.dtype,

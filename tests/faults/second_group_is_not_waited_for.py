@@ -2,11 +2,10 @@
 
 import os
 
-import torch
 import torch.distributed as dist
-from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from regression import build
 
+__all__ = ["build"]
 torch_broadcast = dist.broadcast
 unfinished = []
 
@@ -26,15 +25,3 @@ def broadcast(tensor, src=None, group=None, async_op=False, **named):
 
 if os.environ["RANK"] == "1":
     dist.broadcast = broadcast
-
-
-def build():
-    torch.manual_seed(1)
-    net = nn.Sequential(nn.Linear(10, 10), nn.Tanh(), nn.Linear(10, 1))
-    data = TensorDataset(torch.randn(64, 10), torch.randn(64, 1))
-
-    def mse(model, batch):
-        x, y = batch
-        return nn.functional.mse_loss(model(x), y)
-
-    return net, DataLoader(data, batch_size=8), mse

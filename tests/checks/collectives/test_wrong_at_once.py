@@ -23,5 +23,14 @@ def test_a_wrong_one_is_an_error() -> None:
     assert "element 0 is 127, expected 5; 1023 elements of it are wrong" in finding.message
 
 
+def test_ranks_that_are_wrong_in_several_groups_count_once() -> None:
+    other = Wrong("all_gather", "float32", "move", 7, "contiguous", "async", 0, 5.0, 4.0, 1, 5)
+    twice = Facts("gloo", 16, 600_000, {"broadcast": 2}, (LATE, LATE))
+    both = Facts("gloo", 16, 600_000, {"all_gather": 1}, (other,))
+    (finding,) = judge({0: RIGHT, 1: twice, 2: both, 3: both})
+    assert finding.ranks == (1,)
+    assert finding.message.startswith("rank 1: broadcast")
+
+
 def test_summary() -> None:
     assert summarize({0: RIGHT}) == "16 collectives of several groups at once, 600,000 elements"
