@@ -1,6 +1,7 @@
 """A process group is made, destroyed and made again before training, as notebooks and sweeps do."""
 
 import os
+import tempfile
 
 import torch
 import torch.distributed as dist
@@ -36,8 +37,16 @@ def subgroup():
 
 
 def whole_group():
+    """Meet at a fresh store each time.
+
+    At the launcher's own store torch 2.13's gloo may read the addresses of the group before, and
+    fail: that is not healthy, and fails under torchrun alone as well.
+    """
     rank, size = dist.get_rank(), dist.get_world_size()
     for _ in range(2):
+        place = [tempfile.mkdtemp() if rank == 0 else None]
+        dist.broadcast_object_list(place)
         dist.destroy_process_group()
-        dist.init_process_group("gloo", rank=rank, world_size=size)
+        store = dist.FileStore(f"{place[0]}/store", size)
+        dist.init_process_group("gloo", store=store, rank=rank, world_size=size)
     return nn.Linear(8, 1), batches(), loss
