@@ -31,7 +31,8 @@ def probe(ctx: Context) -> Facts:
     if sets_mask(source):
         raise Skip("the script chooses its GPU by CUDA_VISIBLE_DEVICES")
     gpus = torch.cuda.device_count() if ctx.on_gpu else 0
-    return Facts(ctx.host, ctx.script, tuple(hard_coded_devices(source)), ctx.on_gpu, gpus)
+    places = tuple(hard_coded_devices(source))
+    return Facts(ctx.host, ctx.script, places, ctx.on_gpu, gpus, ctx.machine)
 
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:

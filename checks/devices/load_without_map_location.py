@@ -28,7 +28,7 @@ def probe(ctx: Context) -> Facts:
 
     places = tuple(loads_without_map_location(text_of(ctx.script)))
     gpus = torch.cuda.device_count() if ctx.on_gpu else 0
-    return Facts(ctx.host, ctx.script, places, ctx.on_gpu, gpus)
+    return Facts(ctx.host, ctx.script, places, ctx.on_gpu, gpus, ctx.machine)
 
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:

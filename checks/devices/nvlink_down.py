@@ -39,6 +39,7 @@ class Facts(msgspec.Struct, frozen=True):
     down: tuple[int, ...]
     switched: bool
     recoveries: dict[str, int]
+    machine: str = ""
 
 
 def probe(ctx: Context) -> Facts:
@@ -59,6 +60,7 @@ def probe(ctx: Context) -> Facts:
         down=tuple(number for number, link in enumerate(gpu.links) if not link.active),
         switched=any(link.remote == SWITCH for link in gpu.links),
         recoveries=_recoveries(gpu.links),
+        machine=ctx.machine,
     )
 
 
@@ -92,9 +94,10 @@ def _recoveries(links: tuple[Link, ...]) -> dict[str, int]:
 
 def _behind(facts: Mapping[int, Facts]) -> Iterator[tuple[int, int, bool]]:
     """Yield who has fewer links up than it should, how many that is, and if switches join them."""
-    kinds: dict[str, dict[str, list[int]]] = {}
+    kinds: dict[str, dict[tuple[str, str], list[int]]] = {}
     for rank, own in sorted(facts.items()):
-        kinds.setdefault(own.name, {}).setdefault(own.host, []).append(rank)
+        place = own.host, own.machine
+        kinds.setdefault(own.name, {}).setdefault(place, []).append(rank)
     for hosts in kinds.values():
         everywhere = [facts[rank] for ranks in hosts.values() for rank in ranks]
         switched = any(own.switched for own in everywhere)

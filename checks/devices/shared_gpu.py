@@ -40,6 +40,7 @@ class Facts(msgspec.Struct, frozen=True):
     name: str
     memory_bytes: int
     mask: str
+    machine: str = ""
 
 
 def probe(ctx: Context) -> Facts:
@@ -58,12 +59,13 @@ def probe(ctx: Context) -> Facts:
         name=properties.name,
         memory_bytes=properties.total_memory,
         mask=f"CUDA_VISIBLE_DEVICES={ctx.environ.get('CUDA_VISIBLE_DEVICES', 'not set')}",
+        machine=ctx.machine,
     )
 
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:
     """Return who has no GPU, shares one, is on another than its own, or has a lesser one."""
-    hosts = grouped({rank: own.host for rank, own in facts.items()})
+    hosts = grouped({rank: (own.host, own.machine) for rank, own in facts.items()})
     gpus = grouped({rank: own.uuid for rank, own in facts.items()})
     shared = {rank for ranks in gpus.values() if len(ranks) > 1 for rank in ranks}
     return [

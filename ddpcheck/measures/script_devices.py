@@ -59,6 +59,7 @@ class Reading(msgspec.Struct, frozen=True):
     places: tuple[Place, ...]
     on_gpu: bool
     gpus: int
+    machine: str = ""
 
 
 def with_a_choice(
@@ -68,10 +69,11 @@ def with_a_choice(
 
     They are grouped by script, places, and whether they work on a GPU.
     """
-    mates = Counter(own.host for own in facts.values())
+    mates = Counter((own.host, own.machine) for own in facts.values())
     told: dict[tuple[str, tuple[Place, ...], bool], list[int]] = {}
     for rank, own in sorted(facts.items()):
-        if own.places and mates[own.host] > 1 and not (own.on_gpu and own.gpus == 1):
+        has_mates = mates[own.host, own.machine] > 1
+        if own.places and has_mates and not (own.on_gpu and own.gpus == 1):
             told.setdefault((own.script, own.places, own.on_gpu), []).append(rank)
     return told
 

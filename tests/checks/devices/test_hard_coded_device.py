@@ -21,6 +21,7 @@ def on_hosts(*hosts: str) -> dict[int, Facts]:
     [
         pytest.param(on_hosts("node0"), id="one rank"),
         pytest.param(on_hosts("node0", "node1"), id="one rank a host"),
+        pytest.param({r: rank(machine=f"boot{r}") for r in range(2)}, id="hosts of one name"),
         pytest.param({r: rank(gpus=1) for r in range(2)}, id="each rank is shown one GPU"),
         pytest.param({r: rank(places=()) for r in range(2)}, id="nothing found"),
     ],

@@ -18,9 +18,11 @@ def gpu(
     host: str = "node0",
     name: str = H200,
     recoveries: dict[str, int] | None = None,
+    machine: str = "",
 ) -> Facts:
     switched = name == H200 and up > 0
-    return Facts(host, "0000:17:00.0", name, up, tuple(range(up, of)), switched, recoveries or {})
+    down = tuple(range(up, of))
+    return Facts(host, "0000:17:00.0", name, up, down, switched, recoveries or {}, machine)
 
 
 @pytest.mark.parametrize(
@@ -36,6 +38,9 @@ def gpu(
         pytest.param(
             {r: gpu(host=f"node{r}") for r in range(2)} | {2: gpu(0, host="vm")},
             id="a virtual machine with one GPU of a host",
+        ),
+        pytest.param(
+            {0: gpu(18, machine="a"), 1: gpu(0, machine="b")}, id="the same, both of one name"
         ),
         pytest.param({0: gpu(8, 12, name=CARD), 1: gpu(8, 12, name=CARD)}, id="a pair of bridges"),
         pytest.param({0: gpu(0), 1: gpu(0)}, id="none has a link up"),
