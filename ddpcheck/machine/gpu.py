@@ -23,11 +23,15 @@ class Process(msgspec.Struct, frozen=True):
 
 
 class Link(msgspec.Struct, frozen=True):
-    """One NVLink: where it leads (a PCI address, 'switch' or ''), and times it was retrained."""
+    """One NVLink: where it leads (a PCI address, 'switch' or ''), and times it was retrained.
+
+    ``gbps`` is what it carries in one direction, in decimal GB/s.
+    """
 
     active: bool
     remote: str
     recoveries: int | None
+    gbps: float | None = None
 
 
 class Peer(msgspec.Struct, frozen=True):

@@ -4,6 +4,7 @@ Layout: Linux, Documentation/ABI/stable/sysfs-class-infiniband and testing/sysfs
 """
 
 import ipaddress
+import re
 from pathlib import Path
 
 import msgspec
@@ -29,7 +30,8 @@ class Port(msgspec.Struct, frozen=True):
     """A port: its state ("ACTIVE") and its link's ("LinkUp"), its link layer, its RoCE addresses.
 
     ``usable`` tells whether this process is shown the device's node: /sys shows a container all
-    devices of the machine. ``gids`` are empty where nobody asked for them.
+    devices of the machine. ``gids`` are empty where nobody asked for them. ``gbps`` is what it carries
+    in one direction, in decimal GB/s.
     """
 
     device: str
@@ -39,6 +41,7 @@ class Port(msgspec.Struct, frozen=True):
     layer: str
     usable: bool
     gids: tuple[Gid, ...] = ()
+    gbps: float | None = None
 
     @property
     def name(self) -> str:
@@ -88,7 +91,14 @@ def _port(place: Path, device: str, usable: bool, with_gids: bool) -> Port:
         layer=layer,
         usable=usable,
         gids=tuple(_gids(place)) if with_gids and layer == ETHERNET else (),
+        gbps=_gbps(text_of(place / "rate")),
     )
+
+
+def _gbps(rate: str) -> float | None:
+    """Return the GB/s of "400 Gb/sec (4X NDR)"."""
+    gbit = re.match(r"(\d+(?:\.\d+)?) Gb/sec", rate)
+    return float(gbit[1]) / 8 if gbit else None
 
 
 def _word(numbered: str) -> str:

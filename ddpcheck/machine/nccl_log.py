@@ -20,6 +20,9 @@ VIA = re.compile(
     r"(?:\[(?:send|receive)\] )?via (?P<way>\S+)"
 )
 READ = re.compile(r"\b(NCCL_[A-Z0-9_]+) set by environment to (.+?)\.?$", re.MULTILINE)
+SOCKETS = re.compile(r"NET/Socket : Using (.+?)\s*$", re.MULTILINE)
+INTERFACE = re.compile(r"\[\d+\]([^:\s]+):")
+CHANNELS = re.compile(r"(\d+) coll channels")
 NETWORK = re.compile(r"Using network (.+?)\s*$", re.MULTILINE)
 WARNING = re.compile(r"NCCL WARN (.+?)\s*$", re.MULTILINE)
 
@@ -46,10 +49,15 @@ class Path(msgspec.Struct, frozen=True):
 
 
 class Log(msgspec.Struct, frozen=True):
-    """What one rank's log says: paths, the network, the variables read with their values."""
+    """What one rank's log says: paths, the network, the variables read with their values.
+
+    ``interfaces`` are those that sockets go through, ``channels_count`` that of collectives.
+    """
 
     paths: tuple[Path, ...] = ()
     network: str = ""
+    interfaces: tuple[str, ...] = ()
+    channels_count: int | None = None
     variables: dict[str, str] = {}
     warnings: tuple[str, ...] = ()
 
@@ -62,9 +70,12 @@ def log_in(file: str) -> Log:
 def read_log(text: str) -> Log:
     """Return what a log says; each path once, whatever the number of its channels."""
     networks = NETWORK.findall(text)
+    sockets, channels = SOCKETS.findall(text), CHANNELS.findall(text)
     return Log(
         paths=tuple(dict.fromkeys(_paths(text))),
         network=networks[-1] if networks else "",
+        interfaces=tuple(INTERFACE.findall(sockets[-1])) if sockets else (),
+        channels_count=int(channels[-1]) if channels else None,
         variables=dict(READ.findall(text)),
         warnings=tuple(dict.fromkeys(WARNING.findall(text))),
     )

@@ -22,6 +22,7 @@ NOT_HERE = (PYNVML.NVMLError_NotFound, PYNVML.NVMLError_InvalidArgument)
 # Indices of nvmlDeviceGetP2PStatus; pynvml's own constant for the first one is a tuple.
 P2P_READ = 0
 P2P_NVLINK = 2
+NVLINK_SPEED_OF_ALL = pynvml.NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON
 # Source: NVML API Reference, nvmlDeviceGpuRecoveryAction_t.
 RECOVERY_ACTIONS = {
     0: "none",
@@ -176,7 +177,18 @@ def _links(handle: Any, nvml: Any) -> Iterator[Link]:
             active=bool(state),
             remote=_remote(handle, link, nvml) if state else "",
             recoveries=_ask(nvml.nvmlDeviceGetNvLinkErrorCounter, handle, link, recovery),
+            gbps=_link_gbps(handle, link, nvml) if state else None,
         )
+
+
+def _link_gbps(handle: Any, link: int, nvml: Any) -> float | None:
+    """Return what nvidia-smi nvlink -s shows; drivers tell MB/s."""
+    # Drivers of NVLink 5 know the speed of each link, older ones one for all.
+    for asked in ((pynvml.NVML_FI_DEV_NVLINK_GET_SPEED, link), NVLINK_SPEED_OF_ALL):
+        fields = _ask(nvml.nvmlDeviceGetFieldValues, handle, [asked])
+        if fields is not None and fields[0].nvmlReturn == pynvml.NVML_SUCCESS:
+            return int(fields[0].value.uiVal) / 1000 or None
+    return None
 
 
 def _remote(handle: Any, link: int, nvml: Any) -> str:

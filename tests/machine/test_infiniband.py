@@ -14,9 +14,9 @@ def test_ports_of_infiniband(tmp_path: Path) -> None:
     add_device(tmp_path, "mlx5_0")
     add_device(tmp_path, "mlx5_1", state="DOWN", link="Polling", ports=(1, 2), shown=False)
     assert rdma_ports(tmp_path) == (
-        Port("mlx5_0", 1, "ACTIVE", "LinkUp", "InfiniBand", usable=True),
-        Port("mlx5_1", 1, "DOWN", "Polling", "InfiniBand", usable=False),
-        Port("mlx5_1", 2, "DOWN", "Polling", "InfiniBand", usable=False),
+        Port("mlx5_0", 1, "ACTIVE", "LinkUp", "InfiniBand", usable=True, gbps=25.0),
+        Port("mlx5_1", 1, "DOWN", "Polling", "InfiniBand", usable=False, gbps=25.0),
+        Port("mlx5_1", 2, "DOWN", "Polling", "InfiniBand", usable=False, gbps=25.0),
     )
 
 

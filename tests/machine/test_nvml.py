@@ -7,7 +7,6 @@ from typing import Any
 
 import pynvml
 import pytest
-from answers import always
 
 from ddpcheck.machine.gpu import Gpu, Link, Memory, Peer, Process, Speed
 from ddpcheck.machine.nvml import read_generation, read_gpu, read_speed
@@ -80,6 +79,13 @@ def field(value: int) -> list[Any]:
     return [SimpleNamespace(nvmlReturn=0, value=SimpleNamespace(uiVal=value))]
 
 
+def fields(_handle: int, asked: list[Any]) -> list[Any]:
+    """Answer as an H200 does: its links have 26562 MB/s each, which nvidia-smi shows as GB/s."""
+    if asked == [pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION]:
+        return field(1)
+    return field(26562)
+
+
 def links(_handle: int, link: int) -> int:
     if link > 2:
         raise pynvml.NVMLError(pynvml.NVML_ERROR_INVALID_ARGUMENT)
@@ -103,7 +109,7 @@ def test_a_gpu_is_told_in_full() -> None:
     driver = Driver(
         **H200,
         nvmlDeviceGetTotalEccErrors=ecc,
-        nvmlDeviceGetFieldValues=always(field(1)),
+        nvmlDeviceGetFieldValues=fields,
         nvmlDeviceGetNvLinkState=links,
         nvmlDeviceGetNvLinkRemoteDeviceType=remote_kind,
         nvmlDeviceGetNvLinkRemotePciInfo=SimpleNamespace(busId="00000000:AB:00.0"),
@@ -131,7 +137,11 @@ def test_a_gpu_is_told_in_full() -> None:
         ),
         pcie_width=8,
         pcie_max_width=16,
-        links=(Link(True, "switch", 2), Link(False, "", 2), Link(True, "0000:ab:00.0", 2)),
+        links=(
+            Link(True, "switch", 2, 26.562),
+            Link(False, "", 2),
+            Link(True, "0000:ab:00.0", 2, 26.562),
+        ),
         peers=(Peer(OTHER, topology=50, read=0, nvlink=5),),
         processes=(process,),
         total_bytes=140 * GIB,

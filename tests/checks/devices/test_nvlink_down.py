@@ -18,6 +18,7 @@ def gpu(
     host: str = "node0",
     name: str = H200,
     recoveries: dict[str, int] | None = None,
+    *,
     machine: str = "",
 ) -> Facts:
     switched = name == H200 and up > 0

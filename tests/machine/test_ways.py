@@ -1,0 +1,101 @@
+"""What links carry, from an H200 as its driver told, and from made-up trees of /sys."""
+
+from pathlib import Path as FilePath
+
+import msgspec
+import pytest
+from rdma_trees import add_device
+
+from ddpcheck.machine.gpu import SWITCH, Gpu, Link, Peer
+from ddpcheck.machine.infiniband import rdma_ports
+from ddpcheck.machine.nccl_log import Log, Path, transport_of
+from ddpcheck.machine.ways import Way, ways_from
+
+CAPTURED = FilePath(__file__).parent / "captured" / "h200.json"
+NEAR, FAR = Peer("GPU-2", 10, 0, 0), Peer("GPU-3", 40, 0, 1)
+
+
+def h200(gbps: float | None = 26.562) -> Gpu:
+    """Return the captured GPU; its links' speed is what nvidia-smi nvlink -s shows."""
+    gpu = msgspec.json.decode(CAPTURED.read_bytes(), type=Gpu)
+    links = tuple(msgspec.structs.replace(link, gbps=gbps) for link in gpu.links)
+    return msgspec.structs.replace(gpu, links=links)
+
+
+def log(words: str, *interfaces: str) -> Log:
+    paths = (Path(0, 1, transport_of(words), words), Path(1, 0, transport_of(words), words))
+    return Log(paths=paths, interfaces=interfaces)
+
+
+def interface(root: FilePath, name: str, speed: str, *, physical: bool = True) -> None:
+    place = root / "sys/class/net" / name
+    (place / "device" if physical else place).mkdir(parents=True)
+    (place / "speed").write_text(f"{speed}\n")
+    (place / "type").write_text("1\n")
+
+
+def test_all_links_to_a_switch_count() -> None:
+    (way,) = ways_from(0, log("P2P/CUMEM"), h200(), ()) or ()
+    assert way == Way(1, pytest.approx(18 * 26.562), "18 NVLinks of 26.6 GB/s")
+
+
+def test_of_links_to_other_gpus_the_fewest_count() -> None:
+    links = (Link(True, "0000:1:00.0", 0, 25.0), *(Link(True, "0000:2:00.0", 0, 25.0),) * 2)
+    gpu = Gpu("GPU-1", links=(*links, Link(False, "", 0)), peers=(Peer("GPU-2", 10, 0, 0),))
+    (way,) = ways_from(0, log("P2P/CUMEM"), gpu, ()) or ()
+    assert way == Way(1, 25.0, "1 NVLinks of 25 GB/s")
+
+
+def test_pci_express_between_near_gpus(tmp_path: FilePath) -> None:
+    place = tmp_path / "sys/bus/pci/devices/0000:17:00.0"
+    place.mkdir(parents=True)
+    (place / "max_link_speed").write_text("32.0 GT/s PCIe\n")
+    (place / "max_link_width").write_text("16\n")
+    gpu = Gpu("GPU-1", pci="0000:17:00.0", peers=(msgspec.structs.replace(NEAR, nvlink=1),))
+    (way,) = ways_from(0, log("P2P/CUMEM"), gpu, (), tmp_path) or ()
+    assert (way.target, round(way.gbps)) == (1, 63)
+
+
+def test_the_slowest_port_counts(tmp_path: FilePath) -> None:
+    add_device(tmp_path, "mlx5_0")
+    add_device(tmp_path, "mlx5_1")
+    (way,) = ways_from(0, log("NET/IB/GDRDMA"), None, rdma_ports(tmp_path)) or ()
+    assert way == Way(1, 25.0, "mlx5_0:1, 200 Gbit/s")
+
+
+def test_sockets_through_a_card(tmp_path: FilePath) -> None:
+    interface(tmp_path, "eth0", "10000")
+    (way,) = ways_from(0, log("NET/Socket", "eth0"), None, (), tmp_path) or ()
+    assert way == Way(1, 1.25, "eth0, 10 Gbit/s")
+
+
+@pytest.mark.parametrize(
+    ("words", "gpu"),
+    [
+        pytest.param("P2P/CUMEM", h200(gbps=None), id="an old driver tells no speed"),
+        pytest.param("P2P/CUMEM", None, id="no NVML"),
+        pytest.param("P2P/CUMEM", Gpu("GPU-1", peers=(FAR,)), id="through a processor"),
+        pytest.param("P2P/CUMEM", Gpu("GPU-1"), id="peers in other containers"),
+        pytest.param("SHM/direct/direct", h200(), id="host memory"),
+        pytest.param("NET/AWS Libfabric/0", h200(), id="a plug-in"),
+        pytest.param("NET/IB", h200(), id="ports that are not shown"),
+    ],
+)
+def test_what_is_not_told_is_not_guessed(words: str, gpu: Gpu | None) -> None:
+    assert ways_from(0, log(words), gpu, ()) is None
+
+
+@pytest.mark.parametrize(("speed", "physical"), [("-1", True), ("10000", False), ("100000", True)])
+def test_a_speed_that_says_nothing(tmp_path: FilePath, speed: str, physical: bool) -> None:
+    interface(tmp_path, "eth0", speed, physical=physical)
+    assert ways_from(0, log("NET/Socket", "eth0"), None, (), tmp_path) is None
+
+
+def test_one_unknown_way_makes_all_unknown() -> None:
+    paths = (*log("P2P/CUMEM").paths, Path(0, 2, transport_of("SHM"), "SHM"))
+    assert ways_from(0, Log(paths=paths), h200(), ()) is None
+
+
+def test_a_rank_without_ways_of_its_own() -> None:
+    assert ways_from(7, log("P2P/CUMEM"), h200(), ()) is None
+    assert SWITCH in {link.remote for link in h200().links}
