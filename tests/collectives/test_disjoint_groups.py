@@ -1,0 +1,20 @@
+"""Groups of ranks on two made hosts, one of which is slow inside, for real."""
+
+from pathlib import Path
+
+import pytest
+from hosts import made_hosts, run_ranks
+
+SELECT = ("--select", "collectives/slow-group")
+
+
+@pytest.mark.parametrize("limited", [False, True])
+def test_a_host_that_is_slow_inside_is_named(tmp_path: Path, limited: bool) -> None:
+    with made_hosts(2) as hosts:
+        if limited:
+            words = ["-i", "lo", "-p", "tcp", "-m", "hashlimit", "--hashlimit-above", "50/sec"]
+            more = ["--hashlimit-burst", "20", "--hashlimit-name", "inside", "-j", "DROP"]
+            hosts[1].iptables("-A", "INPUT", *words, *more)
+        ended = run_ranks(tmp_path / "reports", hosts, *SELECT, ranks_per_host=2)
+    found = {each.id: each.ranks for each in ended.report.findings}
+    assert found == ({"collectives/slow-group": (2, 3)} if limited else {})
