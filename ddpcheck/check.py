@@ -133,7 +133,8 @@ class Context:
     them or not; ``asked_backend`` is what the user asked for: auto, gloo or nccl.
     ``mesh`` is the device mesh that was asked for, if any.
     ``nccl_log`` is the file of NCCL's log of the group, '' where there is none.
-    ``baseline`` has the facts of an earlier report by check id and rank, on rank 0 alone.
+    ``baseline`` has the facts of an earlier report by check id and rank, on rank 0 alone; what is
+    slower than in it by no more than ``baseline_bound_ratio``, a part of 1, is no finding.
     """
 
     rank: int
@@ -152,6 +153,7 @@ class Context:
     asked_backend: str = "auto"
     mesh: tuple[Axis, ...] = ()
     baseline: Mapping[str, Mapping[int, Any]] = field(default_factory=dict)
+    baseline_bound_ratio: float = 0.05
     meeting: Meeting | None = None
     joining: Joining | None = None
     nccl_log: str = ""

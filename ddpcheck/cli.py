@@ -113,6 +113,14 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         metavar="REPORT",
         help="an earlier report of these machines: what is slower than in it is a finding",
     )
+    add(
+        "--baseline-bound",
+        type=percent,
+        dest="baseline_bound_ratio",
+        default=0.05,
+        metavar="PERCENT",
+        help="how much slower than the baseline is no finding yet; default: 5",
+    )
     add("--report-dir", default="reports", metavar="DIR")
     add("--fail-on", choices=("error", "warning"), default="error")
     add("--format", choices=("text", "json", "markdown"), default="text")
@@ -210,6 +218,14 @@ def seconds(text: str) -> float:
     if not 0 < value < float("inf"):
         raise ValueError(text)
     return value
+
+
+def percent(text: str) -> float:
+    """Return a percentage from 0 on as a part of 1."""
+    value = float(text.strip().removesuffix("%"))
+    if not 0 <= value < float("inf"):
+        raise ValueError(text)
+    return value / 100
 
 
 def mesh(text: str) -> tuple[Axis, ...]:

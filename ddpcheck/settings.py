@@ -33,6 +33,7 @@ class RunSettings:
     data: str = ""
     mesh: tuple[Axis, ...] = ()
     baseline: str = ""
+    baseline_bound_ratio: float = 0.05
     report_dir: str = "reports"
     fail_on: Severity = Severity.ERROR
     format: str = "text"

@@ -254,6 +254,7 @@ def test_a_variable_can_say_no(
         (["run", "--backend", "mpi"], "invalid choice: 'mpi'"),
         (["run", "--fail-on", "info"], "invalid choice: 'info'"),
         (["run", "--format", "xml"], "invalid choice: 'xml'"),
+        (["run", "--baseline-bound", "much"], "--baseline-bound: invalid percent value: 'much'"),
         (["run", "--deadline", "soon"], "--deadline: invalid seconds value: 'soon'"),
         (["run", "--nproc-per-node", "0"], "--nproc-per-node: invalid"),
         (["run", "--nnodes", "-1"], "--nnodes: invalid"),

@@ -30,8 +30,8 @@ KIND = "all_reduce"
 MIB = 2**20
 # Each rank passes on its part of a message: a part of less than 1 MiB has mostly latency.
 LEAST_BYTES, LEAST_OF_A_RANK_BYTES, MOST_BYTES = 256 * MIB, MIB, 1024 * MIB
-# Measured: 0.66 among 2 H200 by 18 NVLinks (300 of 450 GB/s, nccl-tests 0.67). What is wrong
-# takes more: host memory instead of NVLink 0.02, one of 4 channels 0.1.
+# Measured: 0.66 among 2 H200 with 18 NVLinks (300 of 450 GB/s, the same with nccl-tests). Not
+# measured on others, and so far below.
 LEAST_RATIO = 0.3
 UNKNOWN = "nvidia-smi topo -m; nvidia-smi nvlink -s; see what else uses these links (nvidia-smi)"
 SETTINGS = ("NCCL_ALGO", "NCCL_PROTO", "NCCL_MAX_NCHANNELS", "NCCL_BUFFSIZE", "NCCL_NTHREADS")

@@ -8,7 +8,8 @@ Why it matters
 What to do
     See which transport NCCL chose (NCCL_DEBUG=INFO, lines with "via"), and nvidia-smi topo -m.
     Bus bandwidths are comparable with those of nccl-tests. To compare with an earlier run of the
-    same machines, give its report to --baseline.
+    same machines, give its report to --baseline; to compare with a good machine of the same model,
+    give its report, and a wider --baseline-bound.
 """
 
 from __future__ import annotations
@@ -25,8 +26,6 @@ from ddpcheck.measures.words import listed, size
 ID = "collectives/low-bandwidth"
 # Smaller messages are a matter of latency.
 LEAST_BYTES = 1 << 20
-# Noise between two runs of one machine; see slower_than_before for what else must hold.
-BOUND = 0.05
 # gloo copies and adds on the CPU: measured 0.15 to 0.4 of what one loopback connection carries.
 LEAST_OF_LOOPBACK = 0.02
 LOOPBACK_CHUNKS = 64
@@ -41,6 +40,7 @@ class Facts(msgspec.Struct, frozen=True):
     speeds: tuple[Speed, ...]
     before: tuple[Speed, ...] = ()
     loopback_gbps: float | None = None
+    bound_ratio: float = 0.05
 
 
 def probe(ctx: Context) -> Facts:
@@ -60,6 +60,7 @@ def probe(ctx: Context) -> Facts:
         loopback_gbps=round(loopback_gbps(LOOPBACK_CHUNKS), 3) if alone else None,
         speeds=swept(ctx, agreement(ctx, ID)),
         before=_before(ctx),
+        bound_ratio=ctx.baseline_bound_ratio,
     )
 
 
@@ -67,9 +68,9 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
     """Return a finding for what is slower than before, and for gloo that is far below TCP."""
     now = slowest({rank: own.speeds for rank, own in facts.items()})
     first = facts[min(facts)]
-    pairs = list(slower_than_before(now, first.before, LEAST_BYTES, BOUND))
+    pairs = list(slower_than_before(now, first.before, LEAST_BYTES, first.bound_ratio))
     return [
-        *([_slower(pairs, facts)] if pairs else []),
+        *([_slower(pairs, facts, first.bound_ratio)] if pairs else []),
         *_below_loopback(now, first, facts),
     ]
 
@@ -95,7 +96,9 @@ def _before(ctx: Context) -> tuple[Speed, ...]:
     return tuple(slowest(same))
 
 
-def _slower(pairs: Sequence[tuple[Speed, Speed]], facts: Mapping[int, Facts]) -> Finding:
+def _slower(
+    pairs: Sequence[tuple[Speed, Speed]], facts: Mapping[int, Facts], bound_ratio: float
+) -> Finding:
     told = (
         f"{now.kind} of {size(now.size_bytes)} ({now.memory}) {1e3 * now.median_s:.3g} ms, "
         f"before {1e3 * old.median_s:.3g} ms"
@@ -103,7 +106,7 @@ def _slower(pairs: Sequence[tuple[Speed, Speed]], facts: Mapping[int, Facts]) ->
     )
     return Finding(
         title=f"{len(pairs)} collectives are slower than in the baseline",
-        message=f"{listed(told, '; ')}; limit {BOUND:.0%} and the spread of both runs",
+        message=f"{listed(told, '; ')}; limit {bound_ratio:.0%} and the spread of both runs",
         fix="compare the transports, clocks and links of both runs (ddpcheck report), and what "
         "else runs on these hosts now",
         ranks=tuple(sorted(facts)),

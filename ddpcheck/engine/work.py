@@ -78,6 +78,7 @@ class RankWork:
             asked_backend=self.settings.backend,
             mesh=self.settings.mesh,
             baseline=facts_in(self.settings.baseline) if self.seat == 0 else {},
+            baseline_bound_ratio=self.settings.baseline_bound_ratio,
             meeting=self.meeting,
             store=PrefixStore("probes", self.store),
         )

@@ -52,6 +52,12 @@ def test_slower_than_before_is_a_warning() -> None:
     assert "limit 5%" in finding.message
 
 
+def test_the_bound_is_the_users() -> None:
+    (own, other) = ranks(speed(0.012), (speed(0.010),)).values()
+    wide = msgspec.structs.replace(own, bound_ratio=0.2)
+    assert judge({0: wide, 1: other}) == []
+
+
 @pytest.mark.parametrize(
     "before",
     [
