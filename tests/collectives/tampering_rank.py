@@ -18,13 +18,15 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import FileStore
 
 from ddpcheck.check import Profile
-from ddpcheck.collectives import kinds
+from ddpcheck.collectives import huge, kinds
 from ddpcheck.collectives.calls import Call, Works
 from ddpcheck.collectives.cases import Case, cases, one_of_each
 from ddpcheck.collectives.comparison import Tally
 from ddpcheck.collectives.kinds import Kind
 from ddpcheck.collectives.trial import Trial
 
+# Three parts, the last one short.
+LARGE = 2 * huge.PART_ELEMENTS + 4099
 Harm = Callable[[Call, torch.Tensor], None]
 
 
@@ -108,7 +110,32 @@ def main(rank: int, world: int, victim: int) -> dict[str, object]:
         once = range(world - 2, world - 1) if world > 2 else range(2, 3)
         with harmed(kind, flip_one, once if rank == victim else range(0)):
             found[f"one turn/{kind.name}"] = tried(rank, world, same * 5)
+    for name in ("healthy", "lost tail"):
+        with tail_lost(7 if name == "lost tail" and rank == victim else 0):
+            large = huge.compared_large(huge.Seat(rank, world, "cpu", "gloo"), LARGE)
+        found[f"{name}/large"] = msgspec.to_builtins(large)
     return found
+
+
+@contextmanager
+def tail_lost(count: int) -> Generator[None]:
+    """Let the large messages end as if so many elements had never arrived."""
+    kept = dict(huge.KINDS)
+
+    def harmed_call(carry_out: Callable[[torch.Tensor], None]) -> Callable[[torch.Tensor], None]:
+        def call(buffer: torch.Tensor) -> None:
+            before = buffer.clone()
+            carry_out(buffer)
+            start = len(buffer) - count
+            buffer[start:] = before[start:]
+
+        return call
+
+    huge.KINDS.update({name: (op, harmed_call(call)) for name, (op, call) in kept.items()})
+    try:
+        yield
+    finally:
+        huge.KINDS.update(kept)
 
 
 if __name__ == "__main__":

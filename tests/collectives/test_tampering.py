@@ -10,11 +10,13 @@ import msgspec
 import pytest
 from real_ranks import LIMIT_S, clean_environment
 
-from ddpcheck.checks.collectives import wrong_at_times, wrong_values
+from ddpcheck.checks.collectives import wrong_at_times, wrong_values, wrong_when_huge
+from ddpcheck.collectives.huge import PART_ELEMENTS
 from ddpcheck.collectives.kinds import BY_NAME, KINDS, Seat
 from ddpcheck.finding import Severity
 from ddpcheck.measures.wrong_elements import Compared, Wrong
 
+LARGE = 2 * PART_ELEMENTS + 4099  # as in tampering_rank.py
 PROGRAM = Path(__file__).parent / "tampering_rank.py"
 NAMES = [kind.name for kind in KINDS]
 FAULTS = ["wrong element", "stale buffer", "lost tail", "swapped ranks"]
@@ -65,6 +67,21 @@ def test_a_healthy_collective_is_right(told: Told, name: str) -> None:
     facts = told.facts(f"healthy/{name}")
     assert all(fact.wrong == () for fact in facts.values())
     assert facts[0].cases > 0
+
+
+def test_a_message_of_several_parts_is_right(told: Told) -> None:
+    facts = told.facts("healthy/large")
+    assert wrong_when_huge.judge(facts) == []
+    assert {fact.elements for fact in facts.values()} == {2 * LARGE}
+
+
+def test_the_lost_tail_of_such_a_message_is_found(told: Told) -> None:
+    facts = told.facts("lost tail/large")
+    (finding,) = wrong_when_huge.judge(facts)
+    assert finding.ranks == (told.world - 1,)
+    assert (finding.evidence["index"], finding.evidence["got"]) == (LARGE - 7, 0)
+    assert "gives wrong values" in finding.title or "give wrong values" in finding.title
+    assert finding.title.endswith("beyond 2^31 elements")
 
 
 @pytest.mark.parametrize("name", NAMES)
