@@ -18,6 +18,7 @@ import msgspec
 from ddpcheck.check import Context, Profile, Skip
 from ddpcheck.finding import Confidence, Finding, Severity
 from ddpcheck.measures.lateness import Slower, Turns, late_by_s, slower_ranks
+from ddpcheck.measures.peers import grouped
 from ddpcheck.measures.words import listed
 
 # A rank that is a tenth slower is to be found, with room for what the clock varies by.
@@ -59,7 +60,7 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
     waited = late_by_s(turns)
     return [
         Finding(
-            title=f"{len(slow)} of {len(facts)} ranks compute more slowly than the others",
+            title=f"{_who([each.rank for each in slow], facts)} more slowly than the others",
             message=f"{listed((_told(each, facts) for each in slow), '; ')}; limit "
             f"{LEAST_EXCESS_RELATIVE:.0%}; in {len(turns[slow[0].rank].wait_s)} turns the others waited "
             f"{sum(waited[each.rank] for each in slow):.3f} of {sum(waited.values()):.3f} s for "
@@ -80,6 +81,15 @@ def summarize(facts: Mapping[int, Facts]) -> str:
     last = max(waited, key=lambda rank: waited[rank])
     turns = len(facts[last].turns.wait_s)
     return f"in {turns} turns the others waited {waited[last]:.3f} s for rank {last}, the most"
+
+
+def _who(slow: Sequence[int], facts: Mapping[int, Facts]) -> str:
+    """Return the hosts that the slow ranks are all of, several each, or else how many are slow."""
+    hosts = grouped({rank: own.host for rank, own in facts.items()})
+    bad = [host for host, ranks in hosts.items() if len(ranks) > 1 and set(ranks) <= set(slow)]
+    if bad and len(bad) < len(hosts) and len(slow) == sum(len(hosts[host]) for host in bad):
+        return f"all ranks of {listed(bad)} compute"
+    return f"{len(slow)} of {len(facts)} ranks compute"
 
 
 def _severity(kinds: Sequence[str]) -> Severity:

@@ -58,6 +58,19 @@ def test_several_slow_ranks_are_one_finding() -> None:
     assert finding.ranks == (1, 4)
 
 
+@pytest.mark.parametrize(
+    ("factors", "who"),
+    [
+        ((1, 1, 1.2, 1.2, 1, 1), "all ranks of node1 compute"),
+        ((1, 1, 1.2, 1, 1, 1), "1 of 6 ranks compute"),
+        ((1, 1.2, 1.2, 1.2, 1, 1, 1, 1), "3 of 8 ranks compute"),
+    ],
+)
+def test_a_host_all_of_whose_ranks_are_slow_is_named(factors: Sequence[float], who: str) -> None:
+    (finding,) = judge(ranks(*factors))
+    assert finding.title == f"{who} more slowly than the others"
+
+
 def test_gpus_of_another_model_are_no_peers() -> None:
     assert judge(ranks(1, 2, 1, 2, kinds="abab")) == []
     assert judge(ranks(1, 2, kinds="ab")) == []
