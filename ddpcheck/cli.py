@@ -119,7 +119,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         dest="baseline_bound_ratio",
         default=0.05,
         metavar="PERCENT",
-        help="how much slower than the baseline is no finding yet; default: 5",
+        help="what a collective may lose of the baseline's speed; default: 5",
     )
     add("--report-dir", default="reports", metavar="DIR")
     add("--fail-on", choices=("error", "warning"), default="error")
@@ -221,11 +221,11 @@ def seconds(text: str) -> float:
 
 
 def percent(text: str) -> float:
-    """Return a percentage from 0 on as a part of 1."""
-    value = float(text.strip().removesuffix("%"))
-    if not 0 <= value < float("inf"):
+    """Return a percentage below 100 as a part of 1."""
+    ratio = float(text.strip().removesuffix("%")) / 100
+    if not 0 <= ratio < 1:
         raise ValueError(text)
-    return value / 100
+    return ratio
 
 
 def mesh(text: str) -> tuple[Axis, ...]:

@@ -13,6 +13,7 @@ What to do
 from __future__ import annotations
 
 from collections.abc import Mapping
+from statistics import median
 
 import msgspec
 
@@ -24,27 +25,36 @@ from ddpcheck.machine.ways import Way, ways_from
 from ddpcheck.measures.bus_bandwidth import bus_gbps
 from ddpcheck.measures.words import listed, size
 from ddpcheck.network.rdma import rdma
+from ddpcheck.variables.nccl_conf import with_conf_files
 
 ID = "collectives/far-below-links"
 KIND = "all_reduce"
 MIB = 2**20
 # Each rank passes on its part of a message: a part of less than 1 MiB has mostly latency.
-LEAST_BYTES, LEAST_OF_A_RANK_BYTES, MOST_BYTES = 256 * MIB, MIB, 1024 * MIB
+LARGE_BYTES, LEAST_OF_A_RANK_BYTES, MOST_BYTES = 256 * MIB, MIB, 1024 * MIB
+GOES = 10
 # Measured: 0.66 among 2 H200 with 18 NVLinks (300 of 450 GB/s, the same with nccl-tests). Not
 # measured on others, and so far below.
 LEAST_RATIO = 0.3
-UNKNOWN = "nvidia-smi topo -m; nvidia-smi nvlink -s; see what else uses these links (nvidia-smi)"
-SETTINGS = ("NCCL_ALGO", "NCCL_PROTO", "NCCL_MAX_NCHANNELS", "NCCL_BUFFSIZE", "NCCL_NTHREADS")
+UNKNOWN = (
+    "nvidia-smi topo -m; nvidia-smi nvlink -s; see what else uses these links (nvidia-smi); for "
+    "RDMA without GDRDMA load nvidia-peermem"
+)
+SETTINGS = ("NCCL_ALGO", "NCCL_PROTO", "NCCL_MAX_NCHANNELS", "NCCL_MAX_CTAS", "NCCL_BUFFSIZE")
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """The median of one large collective on a rank, and the ways of its data to other ranks."""
+    """The median of one large collective on a rank, and the ways of its data to other ranks.
+
+    ``named`` tells whether NCCL's log names any path.
+    """
 
     world_size: int
     size_bytes: int
     took_s: float
     ways: tuple[Way, ...] | None
     settings: dict[str, str]
+    named: bool = True
 
 
 def probe(ctx: Context) -> Facts:
@@ -53,26 +63,31 @@ def probe(ctx: Context) -> Facts:
     ctx.require_gpu()
     if ctx.world_size == 1:
         raise Skip("there is no other rank")
-    if not ctx.nccl_log:
-        raise Skip("NCCL_DEBUG is set: NCCL's log goes where you sent it")
-    from ddpcheck.collectives.agreement import agreement
-    from ddpcheck.collectives.sweep import speed_of
+    import torch
 
-    size_bytes = max(LEAST_BYTES, LEAST_OF_A_RANK_BYTES * ctx.world_size)
-    if size_bytes > MOST_BYTES:
-        raise Skip(f"{size(MOST_BYTES)}, the largest message, is small for {ctx.world_size} ranks")
-    speed = speed_of(ctx, agreement(ctx, ID), KIND, size_bytes)
-    if speed is None:
-        raise Skip("the backend offers no all-reduce")
+    from ddpcheck.collectives.agreement import agreement
+    from ddpcheck.collectives.timing import affordable_bytes, reductions_s
+
+    agreed = agreement(ctx, ID)
+    least_bytes = LEAST_OF_A_RANK_BYTES * ctx.world_size
+    wanted = min(max(LARGE_BYTES, least_bytes), MOST_BYTES)
+    size_bytes = affordable_bytes(ctx, agreed, wanted, GOES)
+    if size_bytes < least_bytes:
+        raise Skip(f"a message of {size(size_bytes)} is a small one among {ctx.world_size} ranks")
+    # All ranks take part, with a log or without: NCCL_DEBUG may be set on one host only.
+    took_s = median(reductions_s(torch.zeros(size_bytes // 4, device=ctx.device), GOES))
+    torch.cuda.empty_cache()  # what torch keeps NCCL cannot use
+    log, given = log_in(ctx.nccl_log), with_conf_files(ctx.environ)
     gpu = gpu_of(ctx.device)
     own = None if isinstance(gpu, str) or gpu.mig else gpu
     ports = [port for port in rdma(ctx.host, ctx.environ).chosen() if port.is_active]
     return Facts(
         world_size=ctx.world_size,
         size_bytes=size_bytes,
-        took_s=speed.median_s,
-        ways=ways_from(ctx.rank, log_in(ctx.nccl_log), own, ports),
-        settings={name: ctx.environ[name] for name in SETTINGS if name in ctx.environ},
+        took_s=round(took_s, 7),
+        ways=ways_from(ctx.rank, log, own, ports),
+        named=bool(log.paths),
+        settings={name: given[name] for name in SETTINGS if name in given},
     )
 
 
@@ -107,6 +122,8 @@ def summarize(facts: Mapping[int, Facts]) -> str:
     told = f"{KIND} has {_reached_gbps(facts):.3g} GB/s bus bandwidth"
     found = _slowest_way(facts)
     if found is None:
+        if not all(own.named for own in facts.values()):
+            return f"{told}; NCCL's log does not name the ways it took"
         return f"{told}; the machine does not tell what its links carry"
     return f"{told} of {found[1].gbps:.3g} ({found[1].words})"
 

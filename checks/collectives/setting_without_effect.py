@@ -12,13 +12,13 @@ What to do
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
 from ddpcheck.check import Context, Skip
 from ddpcheck.finding import Confidence, Finding, Severity
-from ddpcheck.machine.nccl_log import Log, Transport, log_in
+from ddpcheck.machine.nccl_log import Log, Path, Transport, log_in
 from ddpcheck.measures.peers import grouped
 from ddpcheck.measures.words import listed, spans
 from ddpcheck.variables.environ import shown
@@ -35,6 +35,7 @@ RULED_OUT = {
     "NCCL_SHM_DISABLE": (Transport.SHM,),
     "NCCL_IB_DISABLE": (Transport.NET_RDMA, Transport.NET_RDMA_DIRECT),
 }
+LEAST = {"NCCL_MIN_NCHANNELS", "NCCL_MIN_CTAS", "NCCL_MIN_NRINGS"}
 OWN_NETWORKS = ("ib", "socket")
 
 
@@ -72,8 +73,8 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
         Finding(
             title="NCCL does otherwise than a setting says",
             message=f"rank {spans(alike)}: {listed(told[alike[0]], '; ')}",
-            fix="set it before the ranks start, for all alike; NCCL_DEBUG=INFO with "
-            "NCCL_DEBUG_SUBSYS=ENV shows what NCCL reads",
+            fix="set it before the ranks start, for all alike (your script may set it, too); "
+            "NCCL_DEBUG=INFO with NCCL_DEBUG_SUBSYS=ENV shows what NCCL reads",
             ranks=tuple(alike),
             severity=Severity.WARNING,
             confidence=Confidence.MEDIUM,
@@ -99,16 +100,24 @@ def _contradictions(own: Facts) -> Iterator[str]:
     yield from _numbers_read(own)
     for name, transports in RULED_OUT.items():
         used = [path for path in own.log.paths if path.transport in transports]
-        if used and number_read(own.settings.get(name, "0")) == 1:
+        is_meant = name != "NCCL_P2P_DISABLE" or not _is_beyond_levels(own, used)
+        if used and is_meant and number_read(own.settings.get(name, "0")) == 1:
             yield f"{name}=1, and data goes via {used[0].words}"
     wanted, used_network = own.settings.get("NCCL_NET", "").strip(), own.log.network
     if wanted.casefold() in OWN_NETWORKS and used_network.casefold() not in ("", wanted.casefold()):
         yield f"NCCL_NET={wanted}, and NCCL uses {used_network}"
     most, used_count = own.settings.get("NCCL_MAX_NCHANNELS"), own.log.channels_count
-    # Where both are given and clash, the least number wins.
-    is_clear = most and used_count and "NCCL_MIN_NCHANNELS" not in own.settings
-    if is_clear and 0 < number_read(most or "") < (used_count or 0):
+    # Where both are given and clash, the least number wins. NCCL 2.20 to 2.27 also counts the
+    # channels of an NVLink switch here (connectNvls in src/graph/connect.cc of v2.27.5).
+    is_clear = used_count != own.log.nvls_channels_count and not own.settings.keys() & LEAST
+    if most and is_clear and 0 < number_read(most) < (used_count or 0):
         yield f"NCCL_MAX_NCHANNELS={most}, and NCCL uses {used_count} channels"
+
+
+def _is_beyond_levels(own: Facts, used: Sequence[Path]) -> bool:
+    """Return whether ranks share GPUs, or an NVLink domain spans hosts: no level holds there."""
+    spans_hosts = any("MNNVL" in path.words for path in used)
+    return spans_hosts or "NCCL_MULTI_RANK_GPU_ENABLE" in own.settings
 
 
 def _numbers_read(own: Facts) -> Iterator[str]:

@@ -36,7 +36,7 @@ def probe(ctx: Context) -> Facts:
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:
     """Return one finding with the first wrong element, and all ranks that have one."""
-    return findings(facts, " beyond 2^31 elements")
+    return findings(facts, " in a message of more than 2^31 elements")
 
 
 def summarize(facts: Mapping[int, Facts]) -> str:

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from statistics import median
+from typing import Any
 
+import torch
 import torch.distributed as dist
 
 from ddpcheck.check import Context, Profile, Skip
 from ddpcheck.collectives.agreement import Agreement
-from ddpcheck.collectives.cases import Case
-from ddpcheck.collectives.kinds import BY_NAME
-from ddpcheck.collectives.timing import Pace, timed_s
-from ddpcheck.collectives.trial import Trial
-from ddpcheck.measures.disjoint_groups import KIND, Group, Split, splits
+from ddpcheck.collectives.timing import affordable_bytes, reductions_s
+from ddpcheck.measures.disjoint_groups import Group, Split, splits
 
-TIMED = Case(KIND, "float32", "SUM", 2**18, "contiguous", "blocking")
-TIMED_ON_GPU = TIMED._replace(size=2**24)
-PACES = {
-    Profile.QUICK: Pace(2, 5, 0.02),
-    Profile.STANDARD: Pace(3, 20, 0.02),
-    Profile.FULL: Pace(10, 200, 0.5),
-}
+MOST_BYTES, MOST_BYTES_ON_GPU = 2**20, 2**26
+GOES = {Profile.QUICK: 3, Profile.STANDARD: 5, Profile.FULL: 50}
+# To make a group takes all ranks a moment. Of more than so many, ranks make their own ones only.
+MOST_GROUPS_COUNT = 32
 # What disturbs a machine for a while does not disturb all tries: the best one counts.
 TRIES_COUNT = 3
 
@@ -35,22 +31,31 @@ def timed_groups(ctx: Context, place: str, agreed: Agreement) -> tuple[Group, ..
     found = splits([text.decode() for text in everyone()])
     if not found:
         raise Skip("it takes several hosts with as many ranks each, and more than one")
-    return tuple(_timed(ctx, split, groups, agreed) for split, groups in found.items())
+    most_bytes = MOST_BYTES_ON_GPU if ctx.on_gpu else MOST_BYTES
+    goes, sharing = TRIES_COUNT * GOES[ctx.profile], len(found[Split.RAILS])
+    size_bytes = affordable_bytes(ctx, agreed, most_bytes, goes, sharing)
+    return tuple(_timed(ctx, split, groups, size_bytes) for split, groups in found.items())
 
 
-def _timed(
-    ctx: Context, split: Split, groups: Sequence[tuple[int, ...]], agreed: Agreement
-) -> Group:
-    (own,) = (ranks for ranks in groups if ctx.rank in ranks)
-    # Only its members make a group: a thousand hosts need not make a thousand groups each.
-    group = dist.new_group(own, use_local_synchronization=True)
-    case = TIMED_ON_GPU if ctx.on_gpu else TIMED
-    trial = Trial(own.index(ctx.rank), own, ctx.device, group)
-    call, among = trial.begin(case), agreed.part(f"{split}/{own}")
+def _timed(ctx: Context, split: Split, groups: Sequence[tuple[int, ...]], size_bytes: int) -> Group:
+    own, group = _made(groups, ctx.rank)
+    buffer = torch.zeros(size_bytes // 4, device=ctx.device)
     tries: list[float] = []
     for _ in range(TRIES_COUNT):
         dist.barrier()  # all groups are at work at the same time
-        tries.append(median(timed_s(BY_NAME[KIND], call, PACES[ctx.profile], among)))
+        tries.append(median(reductions_s(buffer, GOES[ctx.profile], group)))
     dist.barrier()
     dist.destroy_process_group(group)
-    return Group(split, own, 4 * case.size, round(min(tries), 7))
+    if ctx.on_gpu:
+        torch.cuda.empty_cache()  # what torch keeps NCCL cannot use
+    return Group(split, own, size_bytes, round(min(tries), 7))
+
+
+def _made(groups: Sequence[tuple[int, ...]], rank: int) -> tuple[tuple[int, ...], Any]:
+    """Return the rank's group as its ranks, and as torch makes it."""
+    (own,) = (ranks for ranks in groups if rank in ranks)
+    if len(groups) > MOST_GROUPS_COUNT:
+        return own, dist.new_group(own, use_local_synchronization=True)
+    # Groups made so have a number that no later group has: the user may make the same ones.
+    made = {ranks: dist.new_group(ranks) for ranks in groups}
+    return own, made[own]

@@ -59,7 +59,10 @@ def compared_huge(ctx: Context, agreed: Agreement) -> Compared:
     needed = ROOM_RATIO * ELEMENTS
     if _room_of_all(ctx, agreed) < needed:
         raise Skip(f"{size(ELEMENTS)} in one message need {size(needed)} of memory a rank")
-    return compared_large(Seat(ctx.rank, ctx.world_size, ctx.device, ctx.backend), ELEMENTS)
+    facts = compared_large(Seat(ctx.rank, ctx.world_size, ctx.device, ctx.backend), ELEMENTS)
+    if ctx.on_gpu:
+        torch.cuda.empty_cache()  # what torch keeps NCCL cannot use
+    return facts
 
 
 def compared_large(seat: Seat, elements: int) -> Compared:
@@ -80,13 +83,13 @@ def compared_large(seat: Seat, elements: int) -> Compared:
         except RuntimeError as error:
             if not is_refusal(str(error)):
                 raise
-            refused[str(error)] = (kind,)
+            refused[str(error)] = (*refused.get(str(error), ()), kind)
             continue
         wrong += _wrong(buffer, tile, kind, op)
     return Compared(
         backend=seat.backend,
-        cases=len(KINDS) - len(refused),
-        elements=elements * (len(KINDS) - len(refused)),
+        cases=len(KINDS) - sum(map(len, refused.values())),
+        elements=elements * (len(KINDS) - sum(map(len, refused.values()))),
         wrong_cases={each.kind: 1 for each in wrong},
         wrong=tuple(wrong),
         refused=refused,
@@ -95,7 +98,9 @@ def compared_large(seat: Seat, elements: int) -> Compared:
 
 def _room_of_all(ctx: Context, agreed: Agreement) -> int:
     """Return the bytes that the rank with the least has for itself."""
-    told = agreed.told(f"{ctx.machine} {_room(ctx)}", ctx.rank, ctx.world_size)
+    # Containers share their kernel's memory, whatever processes they see.
+    kernel = ctx.machine.partition("/")[0]
+    told = agreed.told(f"{kernel} {_room(ctx)}", ctx.rank, ctx.world_size)
     rooms = [text.decode().rpartition(" ") for text in told()]
     machines = [machine for machine, _, _ in rooms]
     sharing = 1 if ctx.on_gpu else max(map(machines.count, machines))

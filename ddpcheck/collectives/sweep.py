@@ -67,14 +67,6 @@ def _memories(kind: Kind, profile: Profile) -> tuple[str, ...]:
     return ("contiguous", "in place") if both else ("contiguous",)
 
 
-def speed_of(ctx: Context, agreed: Agreement, kind: str, size_bytes: int) -> Speed | None:
-    """Return the times of one kind in one size, or None where the backend refuses it."""
-    trial = Trial(ctx.rank, range(ctx.world_size), ctx.device)
-    size = size_bytes // ITEM_BYTES // most_blocks(BY_NAME[kind], ctx.world_size)
-    case = Case(kind, DTYPE, BY_NAME[kind].plain_op, size, "contiguous", "blocking")
-    return _speed(ctx, trial, case, agreed)
-
-
 def _speed(ctx: Context, trial: Trial, case: Case, agreed: Agreement) -> Speed | None:
     kind, call = BY_NAME[case.kind], trial.begin(case)
     try:

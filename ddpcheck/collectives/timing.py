@@ -8,7 +8,9 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import torch
+import torch.distributed as dist
 
+from ddpcheck.check import Context
 from ddpcheck.collectives.agreement import Agreement
 from ddpcheck.collectives.calls import Call
 from ddpcheck.collectives.kinds import Kind
@@ -19,6 +21,9 @@ WARM_UPS = 2
 QUEUED_COUNT = 50
 FILLED_BYTES = 2**28
 FILLS_COUNT = 150
+MIB = 2**20
+# A slow link shows in smaller messages as well.
+BUDGET_S = 5.0
 
 
 class Pace(NamedTuple):
@@ -41,6 +46,42 @@ def timed_s(kind: Kind, call: Call, pace: Pace, agreed: Agreement) -> list[float
     if call.got.is_cuda:
         return _on_device_s(lambda: _go(kind, call), goes)
     return _on_host_s(kind, call, goes)
+
+
+def reductions_s(
+    buffer: torch.Tensor, goes: int, group: dist.ProcessGroup | None = None
+) -> list[float]:
+    """Return the seconds of each of so many all-reduces of a buffer, which holds zeros."""
+
+    def go() -> None:
+        dist.all_reduce(buffer, group=group)
+
+    for _ in range(WARM_UPS):
+        go()
+    if buffer.is_cuda:
+        return _on_device_s(go, goes)
+    took_s: list[float] = []
+    for _ in range(goes):
+        began = time.perf_counter()
+        go()
+        took_s.append(time.perf_counter() - began)
+    return took_s
+
+
+def affordable_bytes(
+    ctx: Context, agreed: Agreement, most_bytes: int, goes: int, sharing: int = 1
+) -> int:
+    """Return how large a message may be so that so many go through in ``BUDGET_S``.
+
+    ``sharing`` groups use one link at once. It is a multiple of 1 MiB, at least that; rank 0
+    tells the others. The first message is tiny: NCCL connects for its algorithm by size, and
+    that of large ones may name no path in its log.
+    """
+    reductions_s(torch.zeros(256, device=ctx.device), 1)
+    took_s = min(reductions_s(torch.zeros(MIB // 4, device=ctx.device), 3)) * sharing
+    fitting = int(BUDGET_S / (goes + WARM_UPS) / took_s)
+    own = max(1, min(fitting, most_bytes // MIB))
+    return MIB * int(agreed.taken_over(lambda: str(own), decides=ctx.rank == 0))
 
 
 def wire_s(kind: Kind, call: Call) -> float | None:

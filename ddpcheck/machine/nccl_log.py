@@ -1,6 +1,6 @@
 """What NCCL says in its log (NCCL_DEBUG=INFO) of the paths it chose and the variables it read.
 
-The lines are those of NCCL 2.7 to 2.29: "Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM/read",
+The lines are those of NCCL 2.7 to 2.30: "Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM/read",
 "... [send] via NET/IB/3/GDRDMA", "NCCL_IB_GID_INDEX set by environment to 3.".
 """
 
@@ -22,7 +22,9 @@ VIA = re.compile(
 READ = re.compile(r"\b(NCCL_[A-Z0-9_]+) set by environment to (.+?)\.?$", re.MULTILINE)
 SOCKETS = re.compile(r"NET/Socket : Using (.+?)\s*$", re.MULTILINE)
 INTERFACE = re.compile(r"\[\d+\]([^:\s]+):")
-CHANNELS = re.compile(r"(\d+) coll channels")
+CHANNELS = re.compile(r"(\d+) coll channels(?:.*?(\d+) nvls channels)?")
+# From here on the log is of other groups too, whose ranks have other numbers.
+SPLIT = "ncclCommSplit"
 NETWORK = re.compile(r"Using network (.+?)\s*$", re.MULTILINE)
 WARNING = re.compile(r"NCCL WARN (.+?)\s*$", re.MULTILINE)
 
@@ -51,13 +53,15 @@ class Path(msgspec.Struct, frozen=True):
 class Log(msgspec.Struct, frozen=True):
     """What one rank's log says: paths, the network, the variables read with their values.
 
-    ``interfaces`` are those that sockets go through, ``channels_count`` that of collectives.
+    ``interfaces`` are those that sockets go through; ``channels_count`` is that of collectives,
+    ``nvls_channels_count`` of those that an NVLink switch reduces.
     """
 
     paths: tuple[Path, ...] = ()
     network: str = ""
     interfaces: tuple[str, ...] = ()
     channels_count: int | None = None
+    nvls_channels_count: int = 0
     variables: dict[str, str] = {}
     warnings: tuple[str, ...] = ()
 
@@ -68,14 +72,16 @@ def log_in(file: str) -> Log:
 
 
 def read_log(text: str) -> Log:
-    """Return what a log says; each path once, whatever the number of its channels."""
+    """Return what a log says of its first group; each path once, however many channels it has."""
+    text = text.partition(SPLIT)[0]
     networks = NETWORK.findall(text)
     sockets, channels = SOCKETS.findall(text), CHANNELS.findall(text)
     return Log(
         paths=tuple(dict.fromkeys(_paths(text))),
         network=networks[-1] if networks else "",
         interfaces=tuple(INTERFACE.findall(sockets[-1])) if sockets else (),
-        channels_count=int(channels[-1]) if channels else None,
+        channels_count=int(channels[-1][0]) if channels else None,
+        nvls_channels_count=int(channels[-1][1] or 0) if channels else 0,
         variables=dict(READ.findall(text)),
         warnings=tuple(dict.fromkeys(WARNING.findall(text))),
     )

@@ -22,6 +22,8 @@ NOT_HERE = (PYNVML.NVMLError_NotFound, PYNVML.NVMLError_InvalidArgument)
 # Indices of nvmlDeviceGetP2PStatus; pynvml's own constant for the first one is a tuple.
 P2P_READ = 0
 P2P_NVLINK = 2
+# One link in one direction: 14 (A6000) to 50 (NVLink 5). Anything else is in another unit.
+PLAUSIBLE_GBPS = (5.0, 200.0)
 NVLINK_SPEED_OF_ALL = pynvml.NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON
 # Source: NVML API Reference, nvmlDeviceGpuRecoveryAction_t.
 RECOVERY_ACTIONS = {
@@ -187,7 +189,9 @@ def _link_gbps(handle: Any, link: int, nvml: Any) -> float | None:
     for asked in ((pynvml.NVML_FI_DEV_NVLINK_GET_SPEED, link), NVLINK_SPEED_OF_ALL):
         fields = _ask(nvml.nvmlDeviceGetFieldValues, handle, [asked])
         if fields is not None and fields[0].nvmlReturn == pynvml.NVML_SUCCESS:
-            return int(fields[0].value.uiVal) / 1000 or None
+            gbps = int(fields[0].value.uiVal) / 1000
+            if PLAUSIBLE_GBPS[0] <= gbps <= PLAUSIBLE_GBPS[1]:
+                return gbps
     return None
 
 

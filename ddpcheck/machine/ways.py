@@ -10,7 +10,7 @@ import msgspec
 
 from ddpcheck.machine.files import text_of
 from ddpcheck.machine.gpu import SWITCH, Gpu, Link
-from ddpcheck.machine.infiniband import Port
+from ddpcheck.machine.infiniband import DEVICES, ETHERNET, Port
 from ddpcheck.machine.interfaces import Kind, kind_of
 from ddpcheck.machine.link_speed import link_gbps
 from ddpcheck.machine.nccl_log import Log, Transport
@@ -57,13 +57,33 @@ def _slowest(
     if transport is Transport.P2P:
         return _between_gpus(gpu, root) if gpu else None
     if transport in RDMA:
-        known = [
-            (port.gbps or 0.0, f"{port.name}, {8 * (port.gbps or 0):g} Gbit/s") for port in ports
-        ]
-        return min(known) if known and min(known)[0] else None
+        return _through_ports(gpu, ports, root)
     if transport is Transport.NET_SOCKET:
         return _through_sockets(log.interfaces, root)
     return None  # through host memory, or a plug-in's network
+
+
+def _through_ports(gpu: Gpu | None, ports: Sequence[Port], root: Path) -> tuple[float, str] | None:
+    """Return the slowest port, or PCI Express link of a port's card or of the GPU."""
+    if any(port.layer == ETHERNET for port in ports) and _is_virtual(root):
+        return None  # a virtual card tells the speed of the whole one
+    cards = {
+        port.device: (root / DEVICES / port.device / "device").resolve().name for port in ports
+    }
+    links = [(f"{name}'s PCI Express", link_gbps(address, root)) for name, address in cards.items()]
+    links.append(("the GPU's PCI Express", link_gbps(gpu.pci, root) if gpu else None))
+    known = [(gbps, f"{words} of {gbps:.3g} GB/s") for words, gbps in links if gbps is not None]
+    for port in ports:
+        if port.gbps is None:
+            return None
+        known.append((port.gbps, f"{port.name}, {8 * port.gbps:g} Gbit/s"))
+    return min(known) if ports else None
+
+
+def _is_virtual(root: Path) -> bool:
+    """Return whether this is a virtual machine: clouds give it a part of a card's speed."""
+    flags = text_of(root / "proc/cpuinfo").partition("\nflags")[2].partition("\n")[0]
+    return "hypervisor" in flags.split()
 
 
 def _between_gpus(gpu: Gpu, root: Path) -> tuple[float, str] | None:
@@ -84,7 +104,7 @@ def _nvlinks(up: Sequence[Link]) -> tuple[float, str] | None:
     if not up or len(speeds) < len(up):
         return None
     count = min(remotes.values())
-    return count * min(speeds), f"{count} NVLinks of {min(speeds):.3g} GB/s"
+    return count * min(speeds), f"{count} NVLink{'s' * (count > 1)} of {min(speeds):.3g} GB/s"
 
 
 def _through_sockets(interfaces: Iterable[str], root: Path) -> tuple[float, str] | None:
@@ -93,7 +113,7 @@ def _through_sockets(interfaces: Iterable[str], root: Path) -> tuple[float, str]
     for name in interfaces:
         told = text_of(root / "sys/class/net" / name / "speed").strip()
         mbit = int(told) if told.isdecimal() else 0
-        if not mbit or kind_of(name, root) is not Kind.PHYSICAL:
+        if not mbit or kind_of(name, root) is not Kind.PHYSICAL or _is_virtual(root):
             return None
         known.append((mbit / 8000, f"{name}, {mbit / 1000:g} Gbit/s"))
     return min(known) if known and min(known)[0] <= FASTEST_SOCKET_GBPS else None

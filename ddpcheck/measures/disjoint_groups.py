@@ -54,28 +54,41 @@ def splits(places: Sequence[str]) -> dict[Split, list[tuple[int, ...]]]:
     return {Split.HOSTS: hosts, Split.RAILS: list(zip(*hosts, strict=True))}
 
 
-def slow_groups(groups: Mapping[int, Sequence[Group]], least_ratio: float) -> list[SlowGroup]:
-    """Return the groups below ``least_ratio`` of the median of the better half of their split.
+def slow_groups(
+    groups: Mapping[int, Sequence[Group]],
+    kinds: Mapping[int, str],
+    least_ratios: Mapping[Split, float],
+) -> list[SlowGroup]:
+    """Return the groups below their split's ratio of the median of the better half of their like.
 
-    A group is as slow as its slowest rank saw it.
+    Like are groups of one split whose ranks compute on the same models. A group is as slow as its
+    slowest rank saw it.
     """
+    found: list[SlowGroup] = []
+    alike: dict[tuple[Split, tuple[str, ...]], dict[tuple[int, ...], float]] = {}
+    for (split, ranks), gbps in _speeds(groups).items():
+        models = tuple(sorted({kinds[rank] for rank in ranks if rank in kinds}))
+        alike.setdefault((split, models), {})[ranks] = gbps
+    for (split, _), speeds in alike.items():
+        better = sorted(speeds.values(), reverse=True)[: (len(speeds) + 1) // 2]
+        usual = median(better)
+        found += [
+            SlowGroup(split, ranks, gbps, usual)
+            for ranks, gbps in speeds.items()
+            if gbps < least_ratios[split] * usual
+        ]
+    return found
+
+
+def _speeds(
+    groups: Mapping[int, Sequence[Group]],
+) -> dict[tuple[Split, tuple[int, ...]], float]:
     took_s: dict[tuple[Split, tuple[int, ...], int], float] = {}
     for own in groups.values():
         for each in own:
             key = each.split, each.ranks, each.size_bytes
             took_s[key] = max(took_s.get(key, 0.0), each.took_s)
-    speeds = {
+    return {
         (split, ranks): bus_gbps(KIND, len(ranks), size_bytes, seconds)
         for (split, ranks, size_bytes), seconds in sorted(took_s.items())
     }
-    found: list[SlowGroup] = []
-    for split in Split:
-        alike = {ranks: gbps for (own, ranks), gbps in speeds.items() if own is split}
-        better = sorted(alike.values(), reverse=True)[: (len(alike) + 1) // 2]
-        usual = median(better) if better else 0.0
-        found += [
-            SlowGroup(split, ranks, gbps, usual)
-            for ranks, gbps in alike.items()
-            if gbps < least_ratio * usual
-        ]
-    return found

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from hosts import made_hosts, run_ranks
 
-SELECT = ("--select", "collectives/slow-group")
+SELECT = ("--select", "collectives/unequal-groups")
 
 
 @pytest.mark.parametrize("limited", [False, True])
@@ -17,4 +17,4 @@ def test_a_host_that_is_slow_inside_is_named(tmp_path: Path, limited: bool) -> N
             hosts[1].iptables("-A", "INPUT", *words, *more)
         ended = run_ranks(tmp_path / "reports", hosts, *SELECT, ranks_per_host=2)
     found = {each.id: each.ranks for each in ended.report.findings}
-    assert found == ({"collectives/slow-group": (2, 3)} if limited else {})
+    assert found == ({"collectives/unequal-groups": (2, 3)} if limited else {})

@@ -81,7 +81,7 @@ def test_the_lost_tail_of_such_a_message_is_found(told: Told) -> None:
     assert finding.ranks == (told.world - 1,)
     assert (finding.evidence["index"], finding.evidence["got"]) == (LARGE - 7, 0)
     assert "gives wrong values" in finding.title or "give wrong values" in finding.title
-    assert finding.title.endswith("beyond 2^31 elements")
+    assert finding.title.endswith("in a message of more than 2^31 elements")
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -39,6 +39,12 @@ def test_paths_between_hosts() -> None:
     assert log.network == "IB"
 
 
+def test_what_other_groups_log_is_left_out() -> None:
+    split = "node0:1:1 [0] NCCL INFO ncclCommSplit comm 0x1 rank 0 nranks 2 - Init START\n"
+    log = read_log(ONE_HOST + split + TWO_HOSTS)
+    assert log == read_log(ONE_HOST)
+
+
 def test_variables_and_warnings() -> None:
     log = read_log(TWO_HOSTS)
     assert log.variables == {"NCCL_IB_GID_INDEX": "3", "NCCL_SOCKET_IFNAME": "en"}

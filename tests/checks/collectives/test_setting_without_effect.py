@@ -20,7 +20,13 @@ def ranks(words: str = "P2P/CUMEM", network: str = "", **settings: str) -> dict[
     """Return two ranks with these settings whose paths go that way."""
     paths = (Path(0, 1, transport_of(words), words), Path(1, 0, transport_of(words), words))
     told = {name: value for name, value in settings.items() if name.startswith("NCCL")}
-    log = Log(paths=paths, network=network, channels_count=24, variables={"NCCL_IB_TIMEOUT": "22"})
+    log = Log(
+        paths=paths,
+        network=network,
+        channels_count=24,
+        nvls_channels_count=int(settings.get("nvls_channels", 0)),
+        variables={"NCCL_IB_TIMEOUT": "22"},
+    )
     return {rank: Facts("node0", told, log) for rank in range(2)}
 
 
@@ -37,6 +43,12 @@ def ranks(words: str = "P2P/CUMEM", network: str = "", **settings: str) -> dict[
         pytest.param(ranks("NET/Libfabric", "AWS", NCCL_NET="OFI"), id="a plug-in's other name"),
         pytest.param(ranks(NCCL_MAX_NCHANNELS="32"), id="fewer channels than allowed"),
         pytest.param(ranks(NCCL_MAX_NCHANNELS="4", NCCL_MIN_NCHANNELS="24"), id="a clash"),
+        pytest.param(ranks(NCCL_MAX_NCHANNELS="4", NCCL_MIN_CTAS="24"), id="a newer name of it"),
+        pytest.param(ranks(NCCL_MAX_NCHANNELS="4", nvls_channels="24"), id="those of NVLS"),
+        pytest.param(ranks("P2P/MNNVL", NCCL_P2P_DISABLE="1"), id="NVLink between hosts"),
+        pytest.param(
+            ranks(NCCL_P2P_DISABLE="1", NCCL_MULTI_RANK_GPU_ENABLE="1"), id="ranks share a GPU"
+        ),
         pytest.param(ranks(NCCL_IB_TIMEOUT="0x16"), id="the same number, written otherwise"),
         pytest.param(ranks(NCCL_IB_SL="3"), id="read only where it matters"),
     ],

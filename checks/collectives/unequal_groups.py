@@ -23,15 +23,21 @@ from ddpcheck.measures.disjoint_groups import Group, SlowGroup, Split, slow_grou
 from ddpcheck.measures.words import listed, spans
 from ddpcheck.network.roster import place_of
 
-ID = "collectives/slow-group"
-# As for pairs of ranks, see slow_link.py: cores that strangers use, too, are not alike.
-LEAST_RATIO = {"nccl": 0.5, "gloo": 0.2}
+ID = "collectives/unequal-groups"
+# As for pairs of ranks, see slow_link.py: cores that strangers use, too, are not alike. Rails
+# that share cards or switches get unequal parts of them, and are no fault.
+LEAST_RATIOS = {
+    "nccl": {Split.HOSTS: 0.5, Split.RAILS: 0.2},
+    "gloo": {Split.HOSTS: 0.2, Split.RAILS: 0.2},
+}
+CPU = "cpu"
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """A rank's host, and how fast each of its groups was."""
+    """A rank's host, what it computes on, and how fast each of its groups was."""
 
     host: str
+    kind: str
     backend: str
     groups: tuple[Group, ...]
 
@@ -45,14 +51,16 @@ def probe(ctx: Context) -> Facts:
     from ddpcheck.collectives.disjoint import timed_groups
 
     place = ctx.machine if ctx.on_gpu else place_of(ctx.host)
-    return Facts(ctx.host, ctx.backend, timed_groups(ctx, place, agreement(ctx, ID)))
+    groups = timed_groups(ctx, place, agreement(ctx, ID))
+    return Facts(ctx.host, _kind(ctx), ctx.backend, groups)
 
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:
     """Return a finding for each group that is slower than its like."""
-    limit = LEAST_RATIO[next(iter(facts.values())).backend]
-    slow = slow_groups({rank: own.groups for rank, own in facts.items()}, limit)
-    return [_finding(each, facts, limit) for each in slow]
+    limits = LEAST_RATIOS[next(iter(facts.values())).backend]
+    groups = {rank: own.groups for rank, own in facts.items()}
+    slow = slow_groups(groups, {rank: own.kind for rank, own in facts.items()}, limits)
+    return [_finding(each, facts, limits[each.split]) for each in slow]
 
 
 def summarize(facts: Mapping[int, Facts]) -> str:
@@ -62,15 +70,24 @@ def summarize(facts: Mapping[int, Facts]) -> str:
     return f"{counts[Split.HOSTS]} hosts and {counts[Split.RAILS]} rails across them compared"
 
 
+def _kind(ctx: Context) -> str:
+    if not ctx.on_gpu:
+        return CPU
+    import torch
+
+    return str(torch.cuda.get_device_properties(ctx.device).name)
+
+
 def _finding(slow: SlowGroup, facts: Mapping[int, Facts], limit: float) -> Finding:
     hosts = listed(dict.fromkeys(facts[rank].host for rank in slow.ranks if rank in facts))
     is_host = slow.split is Split.HOSTS
-    who = f"host {hosts}" if is_host else f"the rail of rank {spans(slow.ranks)}"
+    ranks = spans(slow.ranks)
+    who = f"host {hosts}" if is_host else f"the rail of ranks {ranks} (one of every host)"
     look_at = f"the links inside {hosts}" if is_host else f"these ranks' network cards on {hosts}"
     others = "other hosts" if is_host else "other rails"
     return Finding(
-        title=f"{who} works more slowly than others",
-        message=f"all_reduce among rank {spans(slow.ranks)} has {slow.gbps:.3g} GB/s bus "
+        title=f"{who} carries out collectives more slowly than others",
+        message=f"all_reduce among ranks {ranks} has {slow.gbps:.3g} GB/s bus "
         f"bandwidth, {others} {slow.usual_gbps:.3g}, limit {limit:.0%} of it; all at once",
         fix=f"look at {look_at}, and at what else runs there",
         ranks=slow.ranks,
