@@ -91,7 +91,7 @@ def validated(module: ModuleType) -> Check:
 def _stage_of(family: str, module: ModuleType) -> Stage:
     if module.Facts is Testimony:
         return Stage.RANKS
-    of_stages = {stage.value for stage in Stage if stage is not Stage.RANKS}
+    of_stages = {stage.value for stage in Stage} - {Stage.WATCH, Stage.RANKS}
     own = not hasattr(module, "Observer") and family in of_stages
     return Stage(family) if own else Stage.REHEARSAL
 

@@ -49,6 +49,7 @@ class Stage(StrEnum):
     DEVICES = "devices"
     COLLECTIVES = "collectives"
     REHEARSAL = "rehearsal"
+    WATCH = "watch"
     RANKS = "ranks"
 
     @property

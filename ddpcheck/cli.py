@@ -78,6 +78,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"ddpcheck {__version__}")
     commands = parser.add_subparsers(dest="name", required=True, metavar="COMMAND")
     _add_run(commands.add_parser("run", help="check a machine or cluster before a job"))
+    _add_watch(commands.add_parser("watch", help="run your own script, and say what goes wrong"))
     _add_train(commands.add_parser("train", help="the reference training run"))
     _add_report(commands.add_parser("report", help="show a report, or what a crash left"))
     commands.add_parser("list", help="list the checks")
@@ -125,6 +126,22 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     add("--fail-on", choices=("error", "warning"), default="error")
     add("--format", choices=("text", "json", "markdown"), default="text")
     add("--deadline", type=seconds, default=60.0, metavar="SECONDS", help="bound of each probe")
+
+
+def _add_watch(parser: argparse.ArgumentParser) -> None:
+    _add_launch_options(parser)
+    add = _Adder(parser)
+    add("--steps", type=natural, default=30, help="optimizer steps to watch; 0: to the end")
+    add("--then", choices=("stop", "continue"), default="stop", help="what comes after them")
+    add("--select", metavar="ID,...", help="run only these checks, families or patterns")
+    add("--skip", metavar="ID,...", help="leave these out")
+    add("--report-dir", default="reports", metavar="DIR")
+    add("--fail-on", choices=("error", "warning"), default="error")
+    add("--format", choices=("text", "json", "markdown"), default="text")
+    add("--deadline", type=seconds, default=60.0, metavar="SECONDS", help="for ranks to come")
+    parser.add_argument("-m", "--module", action="store_true", help="SCRIPT is a module's name")
+    parser.add_argument("script", metavar="SCRIPT")
+    parser.add_argument("script_words", metavar="ARGS", nargs=argparse.REMAINDER)
 
 
 def _add_train(parser: argparse.ArgumentParser) -> None:
@@ -248,6 +265,8 @@ def _dispatch(options: argparse.Namespace, argv: Sequence[str]) -> int:
 
     if options.name == "run":
         return commands.run(_run_settings(options, argv), _launch_options(options), argv)
+    if options.name == "watch":
+        return commands.watch(_watch_settings(options, argv), _launch_options(options), argv)
     if options.name == "train":
         return commands.train(_train_settings(options, argv), _launch_options(options), argv)
     if options.name == "report":
@@ -277,6 +296,26 @@ def _run_settings(options: argparse.Namespace, argv: Sequence[str]) -> Any:
         "command": _command(argv),
     }
     return RunSettings(**values)
+
+
+def _watch_settings(options: argparse.Namespace, argv: Sequence[str]) -> Any:
+    from ddpcheck.finding import Severity
+    from ddpcheck.settings import WatchSettings
+
+    return WatchSettings(
+        script=(options.script, *options.script_words),
+        is_module=options.module,
+        steps=options.steps,
+        then=options.then,
+        select=_listed(options.select),
+        skip=_listed(options.skip),
+        report_dir=options.report_dir,
+        fail_on=Severity(options.fail_on),
+        format=options.format,
+        deadline_s=options.deadline,
+        target=options.script,
+        command=_command(argv),
+    )
 
 
 def _train_settings(options: argparse.Namespace, argv: Sequence[str]) -> Any:

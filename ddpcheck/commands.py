@@ -26,7 +26,7 @@ from ddpcheck.report import (
     facts_in,
     read_report,
 )
-from ddpcheck.settings import LaunchOptions, RunSettings, TrainSettings
+from ddpcheck.settings import LaunchOptions, RunSettings, TrainSettings, WatchSettings
 
 if TYPE_CHECKING:
     from ddpcheck.launch.local import Ending
@@ -46,6 +46,25 @@ def run(settings: RunSettings, options: LaunchOptions, argv: Sequence[str]) -> i
         return run_rank(settings, new_run_id(), _Printer(settings.format))
     require_whole_job(os.environ)
     facts_in(settings.baseline)  # what cannot be read is better told before torch is imported
+    nproc = ranks_to_start(options, settings.backend)
+    if options.nnodes > 1:
+        return _run_on_nodes(settings, options, nproc, argv)
+    return _run_alone(settings, nproc)
+
+
+def watch(settings: WatchSettings, options: LaunchOptions, argv: Sequence[str]) -> int:
+    """Carry out ``ddpcheck watch``: as one rank inside a launcher, or start the ranks."""
+    from ddpcheck.watch.script import require_script
+
+    if settings.select or settings.skip:
+        select(catalogue(), settings.select, settings.skip)
+    require_script(settings.script, is_module=settings.is_module)
+    if started_by_launcher(os.environ):
+        require_one_rank(os.environ, options.nproc_per_node)
+        from ddpcheck.engine.rank import run_rank
+
+        return run_rank(settings, new_run_id(), _Printer(settings.format))
+    require_whole_job(os.environ)
     nproc = ranks_to_start(options, settings.backend)
     if options.nnodes > 1:
         return _run_on_nodes(settings, options, nproc, argv)
@@ -177,7 +196,9 @@ def _run_alone(settings: RunSettings, nproc: int) -> int:
     deadline_s = probe_deadline_s(settings.deadline_s, settings.profile, nproc)
     job = LocalRun(settings, run_id)
     try:
-        ending = launch_local(run_in_rank, job, nproc, silence_s(deadline_s))
+        # What a script does after the report takes as long as it takes.
+        patient = isinstance(settings, WatchSettings)
+        ending = launch_local(run_in_rank, job, nproc, silence_s(deadline_s), patient=patient)
     except KeyboardInterrupt:
         discard(run_dir)
         raise

@@ -42,6 +42,19 @@ class RunSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
+class WatchSettings(RunSettings):
+    """The settings of ``ddpcheck watch``: ``script`` is a file or module, and its arguments.
+
+    ``steps`` is how many optimizer steps are watched, 0 for all; ``then`` is stop or continue.
+    """
+
+    script: tuple[str, ...] = ()
+    is_module: bool = False
+    steps: int = 30
+    then: str = "stop"
+
+
+@dataclass(frozen=True, kw_only=True)
 class TrainSettings:
     """The settings of ``ddpcheck train``; None means: as the report recommends."""
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from torch import nn
     from torch.utils.hooks import RemovableHandle
 
-    from ddpcheck.target.live import LiveTarget
+    from ddpcheck.target.live import Trained
 
 # How many misplaced tensors one rank keeps: the first ones show the pattern.
 KEPT_TENSORS = 8
@@ -46,7 +46,7 @@ class Observer:
     def __init__(self, ctx: Context) -> None:
         self._device = ctx.device
         self._placed = False
-        self._live: LiveTarget | None = None
+        self._live: Trained | None = None
         self._hook: RemovableHandle | None = None
         self._seen: dict[tuple[str, str], str] = {}
 
@@ -56,7 +56,7 @@ class Observer:
         self._look("parameter", module.named_parameters())
         self._look("buffer", module.named_buffers())
 
-    def on_built(self, live: LiveTarget) -> None:
+    def on_built(self, live: Trained) -> None:
         """Put a hook on what goes into the model."""
         self._live = live
         # DDP moves what it is given to its device: look before it does.
@@ -100,11 +100,11 @@ class Observer:
 
         return [(f"tensor {n}", each) for n, each in enumerate(tensors_in(batch))]
 
-    def _optimizer_state(self, live: LiveTarget) -> list[tuple[str, torch.Tensor]]:
+    def _optimizer_state(self, live: Trained) -> list[tuple[str, torch.Tensor]]:
         # A step counter is a scalar that optimizers keep on the CPU on purpose.
         return [
             (f"{number}.{key}", value)
-            for number, state in enumerate(live.optimizer.state.values())
+            for number, state in enumerate(live.optimizer.state.values() if live.optimizer else ())
             for key, value in state.items()
             if hasattr(value, "device") and not (value.device.type == "cpu" and value.dim() == 0)
         ]

@@ -25,7 +25,7 @@ from ddpcheck.measures.sketch import Difference, Sketch, first_difference
 if TYPE_CHECKING:
     import torch
 
-    from ddpcheck.target.live import LiveTarget
+    from ddpcheck.target.live import Trained
 
 # Replicas that apply the same gradient are equal bit by bit. Differences of some units in the
 # last place come from kernels that are not deterministic, and are no fault of the training.
@@ -52,13 +52,13 @@ class Observer:
 
     def __init__(self, ctx: Context) -> None:
         del ctx
-        self._live: LiveTarget | None = None
+        self._live: Trained | None = None
         self._unit = 0.0
         self._before: dict[str, Sketch] = {}
         self._gradients: list[dict[str, Sketch]] = []
         self._steps = 0
 
-    def on_built(self, live: LiveTarget) -> None:
+    def on_built(self, live: Trained) -> None:
         """Sketch the parameters that training starts from."""
         import torch
 

@@ -25,7 +25,7 @@ from ddpcheck.finding import Finding, Recommendation
 if TYPE_CHECKING:
     from torch.utils.hooks import RemovableHandle
 
-    from ddpcheck.target.live import LiveTarget
+    from ddpcheck.target.live import Trained
 
 # How many names a message shows.
 SHOWN_NAMES = 4
@@ -48,13 +48,13 @@ class Observer:
 
     def __init__(self, ctx: Context) -> None:
         del ctx
-        self._live: LiveTarget | None = None
+        self._live: Trained | None = None
         self._hooks: list[RemovableHandle] = []
         self._reached: set[str] = set()
         self._unused: dict[str, None] = {}
         self._steps = 0
 
-    def on_built(self, live: LiveTarget) -> None:
+    def on_built(self, live: Trained) -> None:
         """Put a hook on every trainable parameter."""
         self._live = live
         for name, parameter in live.module.named_parameters():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from ddpcheck.check import Check, Profile, Stage
@@ -12,6 +12,8 @@ from ddpcheck.check import Check, Profile, Stage
 # What a profile does to every deadline: a full run measures about eight times as much.
 DEADLINE_SCALE = {Profile.QUICK: 1.0, Profile.STANDARD: 1.0, Profile.FULL: 8.0}
 
+# A user's own training takes as long as it takes.
+UNBOUNDED_S = 30 * 24 * 3600.0
 # A rank that held the GIL throughout is found so late after its deadline.
 SILENCE_SLACK_S = 0.3
 # A loop that took so much longer than its pause was not running: the machine slept, say.
@@ -37,6 +39,8 @@ class Step:
 
     def deadline_s(self, probe_deadline_s: float) -> float:
         """Return the stage's bound: each probe's, and one more for the work around them."""
+        if self.stage is Stage.WATCH:
+            return UNBOUNDED_S
         return probe_deadline_s * (len(self.probes) + 1)
 
 
@@ -46,6 +50,12 @@ def steps_of(checks: Sequence[Check]) -> tuple[Step, ...]:
     ordered = sorted(measuring, key=lambda check: check.stage.order)
     grouped = groupby(ordered, key=lambda check: check.stage)
     return tuple(Step(stage, tuple(members)) for stage, members in grouped)
+
+
+def steps_of_watching(checks: Sequence[Check]) -> tuple[Step, ...]:
+    """Return the one stage of a user's own training, in which checks only look on."""
+    looking_on = [replace(check, stage=Stage.WATCH) for check in checks if check.is_observer]
+    return (Step(Stage.WATCH, tuple(looking_on)),)
 
 
 def probe_deadline_s(base_s: float, profile: Profile, world_size: int) -> float:

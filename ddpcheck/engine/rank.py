@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
@@ -18,7 +20,7 @@ from ddpcheck.engine.entries import Journal, Present
 from ddpcheck.engine.group import presence
 from ddpcheck.engine.leader import ASSIGNMENT, Leader, OnReport, Task
 from ddpcheck.engine.neighbours import machine
-from ddpcheck.engine.plan import Step, probe_deadline_s, steps_of
+from ddpcheck.engine.plan import Step, probe_deadline_s, steps_of, steps_of_watching
 from ddpcheck.engine.sentinel import Post, Sentinel
 from ddpcheck.engine.signals import SignalMail
 from ddpcheck.engine.whereabouts import Whereabouts
@@ -38,7 +40,7 @@ from ddpcheck.launch.meeting import (
 from ddpcheck.launch.names import in_torchs_names
 from ddpcheck.launch.stores import PrefixStore, Store
 from ddpcheck.report import facts_in
-from ddpcheck.settings import RunSettings
+from ddpcheck.settings import RunSettings, WatchSettings
 from ddpcheck.watch import flight
 
 
@@ -63,7 +65,9 @@ def run_rank(settings: RunSettings, run_id: str, on_report: OnReport) -> int:
     task = Task(
         who=who,
         settings=settings,
-        steps=steps_of(chosen),
+        steps=steps_of_watching(chosen)
+        if isinstance(settings, WatchSettings)
+        else steps_of(chosen),
         last_words=chosen,
         run_id=run_id,
         deadline_s=deadline_s,
@@ -107,6 +111,7 @@ class Rank:
         self._store = PrefixStore(key_prefix(self._who), store)
         self._channel = Channel(self._store)
         self._where = Whereabouts()
+        self._has_left = False
         self._leader = Leader(lambda: Channel(self._new_store()), task)
 
     def run(self) -> int:
@@ -123,6 +128,7 @@ class Rank:
         )
         sentinel_channel = Channel(self._new_store())
         sentinel = Sentinel(sentinel_channel, self._post, self._where, self._mail)
+        self._beside = sentinel
         sentinel.start()
         if self._who.rank == 0 and self._channel.succeed("", member):
             self._leader.start()
@@ -131,12 +137,23 @@ class Rank:
         finally:
             self._where.retire()
             sentinel.join()
+        self._leave(member)
+        return code
+
+    def _leave(self, member: int) -> None:
+        """Let all that is beside the main thread end, once; nothing of the run is left then."""
+        if self._has_left:
+            return
+        self._has_left = True
+        self._where.retire()
+        self._beside.join()
         self._leader.join()
         with suppress(RuntimeError):  # the store may have gone first
-            if code and self._channel.has(ENDED):
-                leave_cause(os.environ, self._channel.read_message(ENDED, End).cause)
+            if self._channel.has(ENDED):
+                end = self._channel.read_message(ENDED, End)
+                if end.exit_code:
+                    leave_cause(os.environ, end.cause)
             self._channel.tell(f"farewell/{member}", [])
-        return code
 
     def _follow(self, present: Present, member: int) -> int:
         # The first that leads may be lost in the roll call, and so may its successor.
@@ -161,7 +178,12 @@ class Rank:
         self._post.seats = tuple(assignment.seats)
         steps: tuple[Step, ...] = tuple(self._task.steps)
         settings = self._task.settings
-        return RankWork(
+        make: Callable[..., RankWork] = RankWork
+        if isinstance(settings, WatchSettings):
+            # Only who watches needs what it takes.
+            watching = import_module("ddpcheck.engine.watching")
+            make = partial(watching.WatchWork, watch=settings, leave=partial(self._leave, member))
+        return make(
             settings=settings,
             who=self._who,
             store=self._store,

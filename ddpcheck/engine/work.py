@@ -187,7 +187,7 @@ class RankWork:
             self.whereabouts.leave()
         for check in step.observers:
             raised = stream.raised.get(check.id)
-            yield self._measure(check, _facts_or_raise(observers[check.id].facts, raised))
+            yield self._measure(check, facts_or_raise(observers[check.id].facts, raised))
 
     def _train(self, factory: Factory, stream: EventStream) -> None:
         target = build(factory, self.settings.target)
@@ -249,7 +249,7 @@ class RankWork:
         return entry
 
 
-def _facts_or_raise(facts: Callable[[], Facts], raised: Exception | None) -> Callable[[], Facts]:
+def facts_or_raise(facts: Callable[[], Facts], raised: Exception | None) -> Callable[[], Facts]:
     def measure() -> Facts:
         if raised is not None:
             raise raised

@@ -50,12 +50,18 @@ class Departure:
 
 
 def launch_local(
-    rank_main: RankMain, argument: object, world_size: int, silence_s: float = float("inf")
+    rank_main: RankMain,
+    argument: object,
+    world_size: int,
+    silence_s: float = float("inf"),
+    *,
+    patient: bool = False,
 ) -> Ending:
     """Run ``rank_main(argument)`` in ``world_size`` local ranks; return how each ended.
 
     A rank that has not followed ``FOLLOW_S`` after the first departure is ended, and not among
-    them; so are all when they are stopped for ``silence_s``. Ctrl-C gives the ranks
+    them; so are all when they are stopped for ``silence_s``. With ``patient``, one that has left
+    with exit code 0 hurries nobody. Ctrl-C gives the ranks
     ``FOLLOW_S`` to come to their end, and so does SIGTERM; a second one gives them none, and
     is raised.
     """
@@ -75,7 +81,7 @@ def launch_local(
             for rank in range(world_size):
                 environ = rank_environment(rank, world_size, port)
                 ranks.append(_start_rank(context, rank_main, argument, environ))
-            return _Watch(ranks, sender, silence_s).until_all_left()
+            return _Watch(ranks, sender, silence_s, patient=patient).until_all_left()
     finally:
         for process in [*ranks, host]:
             process.kill()
@@ -153,8 +159,14 @@ class _Watch:
     """Waits for the ranks to leave, and passes on how they did."""
 
     def __init__(
-        self, ranks: Sequence[ForkServerProcess], host: Connection, silence_s: float
+        self,
+        ranks: Sequence[ForkServerProcess],
+        host: Connection,
+        silence_s: float,
+        *,
+        patient: bool,
     ) -> None:
+        self._patient = patient
         self._ranks = ranks
         self._host = host
         self._silence_s = silence_s
@@ -194,7 +206,8 @@ class _Watch:
             self._departures.append(departure)
             with suppress(OSError):  # the store's host may have gone first
                 self._host.send((process.pid, departure.ended_by))
-            self._until = min(self._until, time.monotonic() + FOLLOW_S)
+            if departure.exit_code or not self._patient:
+                self._until = min(self._until, time.monotonic() + FOLLOW_S)
         self._see_whether_all_are_stopped()
 
     def _see_whether_all_are_stopped(self) -> None:

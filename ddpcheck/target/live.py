@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, count
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import torch
 from torch import nn
@@ -15,6 +15,27 @@ from ddpcheck.errors import TargetError
 from ddpcheck.target.target import Loss, Target
 
 DEFAULT_LEARNING_RATE = 0.01
+
+
+class Trained(Protocol):
+    """What observers may know of a training: the bare model and the wrapped one, and its device.
+
+    ``optimizer`` is None as long as it has made no step, ``loader`` an empty tuple where no
+    DataLoader was seen.
+    """
+
+    @property
+    def module(self) -> nn.Module: ...  # noqa: D102
+    @property
+    def model(self) -> nn.Module: ...  # noqa: D102
+    @property
+    def ddp(self) -> DistributedDataParallel | None: ...  # noqa: D102
+    @property
+    def optimizer(self) -> torch.optim.Optimizer | None: ...  # noqa: D102
+    @property
+    def loader(self) -> Any: ...  # noqa: D102
+    @property
+    def device(self) -> str: ...  # noqa: D102
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import torch
     from torch.multiprocessing.reductions import StorageWeakRef
 
-    from ddpcheck.target.live import LiveTarget
+    from ddpcheck.target.live import Trained
 
 
 class LoaderWatch:
@@ -28,7 +28,7 @@ class LoaderWatch:
         self._tensors = 0
         self._failure = ""
 
-    def on_built(self, live: LiveTarget) -> None:
+    def on_built(self, live: Trained) -> None:
         """Remember the loader."""
         self._loader = live.loader
 

@@ -1,0 +1,114 @@
+"""A rank's work while its user's own script runs."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ddpcheck.check import Stage
+from ddpcheck.engine.channel import Decision, End
+from ddpcheck.engine.entries import Ended, Entry
+from ddpcheck.engine.plan import UNBOUNDED_S
+from ddpcheck.engine.probing import crash_of
+from ddpcheck.engine.work import LEADER_SLACK_S, RankWork, facts_or_raise
+from ddpcheck.errors import ExitCode
+from ddpcheck.launch.host import ENDED
+from ddpcheck.settings import WatchSettings
+from ddpcheck.watch.calls import recorded_calls
+from ddpcheck.watch.hooks import Hooks
+from ddpcheck.watch.script import run_script
+from ddpcheck.watch.stream import EventStream
+
+SCRIPT = f"{Stage.WATCH.value}/script"
+
+
+@dataclass
+class WatchWork(RankWork):
+    """The one stage of ``ddpcheck watch`` on one rank; ``leave`` ends all that is beside it."""
+
+    watch: WatchSettings
+    leave: Callable[[], None]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._code: int | None = None
+        self._observers: dict[str, Any] = {}
+        self._recording = recorded_calls(self.whereabouts.box)
+
+    def run(self) -> int:
+        """Run the script under the observers; return the verdict's exit code, or the script's."""
+        # The store of the run is at MASTER_PORT, as a launcher's own would be.
+        os.environ["TORCHELASTIC_USE_AGENT_STORE"] = "True"
+        self._hooks = Hooks(self._begin_stream, self.watch.steps, self._enough)
+        self._hooks.install()
+        self._recording.__enter__()
+        self.whereabouts.enter(SCRIPT, UNBOUNDED_S)
+        status = self._run_script()
+        verdict = self._conclude() if self._code is None else self._code
+        return verdict or status
+
+    def _run_script(self) -> int:
+        try:
+            run_script(self.watch.script, is_module=self.watch.is_module)
+        except SystemExit as end:
+            return _status(end)
+        except BaseException as error:
+            self._tell_of(error)
+            return 1
+        return 0
+
+    def _tell_of(self, error: BaseException) -> None:
+        """Show what the script raised, as Python would, and let the others know of it."""
+        traceback.print_exception(error)
+        sys.stderr.flush()
+        if self._code is None:
+            self._hooks.raised(error)
+            self._crashed(crash_of(SCRIPT, error))
+
+    def _begin_stream(self, device: str) -> EventStream:
+        self.context = replace(self.context, device=device)
+        (step,) = self.steps
+        self._observers = {check.id: check.observer(self.context) for check in step.observers}
+        return EventStream(self._observers)
+
+    def _enough(self) -> None:
+        """Report in the middle of the script; then let it go on by itself, or end it."""
+        code = self._conclude()
+        if self.watch.then == "stop":
+            raise SystemExit(code)
+
+    def _conclude(self) -> int:
+        """Tell what the observers saw, hear the verdict, and leave nothing of ddpcheck behind."""
+        stream = self._hooks.stream()
+        self._hooks.close()
+        self._recording.__exit__(None, None, None)
+        self.whereabouts.leave()
+        (step,) = self.steps
+        told: list[Entry] = [] if self.whereabouts.crash is None else [self.whereabouts.crash]
+        for check in step.observers:
+            raised = stream.raised.get(check.id)
+            told.append(
+                self._measure(check, facts_or_raise(self._observers[check.id].facts, raised))
+            )
+        last = Ended(step.stage.value, self.journal.broken, self.whereabouts.box.digest)
+        self.channel.tell(f"{step.stage.value}/{self.seat}", [*told, last])
+        self.journal.write([last])
+        self.channel.hear(f"decision/{step.stage.value}", Decision, UNBOUNDED_S)
+        end = self.channel.hear(ENDED, End, LEADER_SLACK_S)
+        self._code = end.exit_code if end else ExitCode.INCOMPLETE
+        self.leave()
+        return self._code
+
+
+def _status(end: SystemExit) -> int:
+    """Return the exit code that Python would end with, and say what it would say."""
+    if end.code is None:
+        return 0
+    if isinstance(end.code, int):
+        return end.code
+    sys.stderr.write(f"{end.code}\n")
+    return 1

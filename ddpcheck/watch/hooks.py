@@ -1,0 +1,232 @@
+"""The events of a training that knows nothing of them, from torch's extension points.
+
+What has no extension point is wrapped where all find it: the making of DDP, the iterators of
+DataLoader, ``Tensor.backward``. ``close`` puts all back.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
+from torch.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
+from torch.utils.data import dataloader
+from torch.utils.hooks import RemovableHandle
+
+from ddpcheck.watch.stream import EventStream
+
+Around = Callable[..., Any]
+
+
+@dataclass
+class Watched:
+    """A model that is trained, as far as it is known; see ``Trained``."""
+
+    module: nn.Module
+    model: nn.Module
+    loader: Any
+    device: str
+    optimizer: Optimizer | None = None
+
+    @property
+    def ddp(self) -> DistributedDataParallel | None:
+        """Return the model as DistributedDataParallel, or None when it is wrapped otherwise."""
+        return self.model if isinstance(self.model, DistributedDataParallel) else None
+
+
+class Hooks:
+    """Tells of a script's training; calls ``on_enough`` after ``steps`` optimizer steps, if any.
+
+    ``begin`` makes the stream when there is something to tell, given the device in use.
+    """
+
+    def __init__(
+        self,
+        begin: Callable[[str], EventStream],
+        steps: int,
+        on_enough: Callable[[], None],
+    ) -> None:
+        self._begin = begin
+        self._enough = steps
+        self._on_enough = on_enough
+        self._stream: EventStream | None = None
+        self._undo: list[Callable[[], None]] = []
+        self._handles: list[RemovableHandle] = []
+        self._live: Watched | None = None
+        self._loader: Any = ()
+        self._loaders: dict[int, Any] = {}
+        self._optimizer: Optimizer | None = None
+        self._stepping: list[Optimizer] = []  # one may be carried out by others: ZeRO's
+        self.step = 0
+
+    def install(self) -> None:
+        """Put the hooks on."""
+        self._handles = [
+            register_optimizer_step_pre_hook(self._before_step),
+            register_optimizer_step_post_hook(self._after_step),
+        ]
+        iterators = dataloader._BaseDataLoaderIter
+        self._wrap(DistributedDataParallel, "__init__", self._making_ddp)
+        self._wrap(iterators, "__init__", self._beginning_epoch)
+        self._wrap(iterators, "__next__", self._taking_batch)
+        self._wrap(torch.Tensor, "backward", self._going_backward)
+
+    def close(self) -> None:
+        """Take all of them off."""
+        for handle in self._handles:
+            handle.remove()
+        for undo in reversed(self._undo):
+            undo()
+        self._handles, self._undo = [], []
+
+    def stream(self, device: str = "") -> EventStream:
+        """Return the stream, which begins when it is first asked for."""
+        if self._stream is None:
+            self._stream = self._begin(device or _device_in_use())
+        return self._stream
+
+    def raised(self, error: BaseException) -> None:
+        """Tell what the script raised."""
+        self.stream().emit("raise", self.step, error)
+
+    def _wrap(self, owner: Any, name: str, around: Around) -> None:
+        original = getattr(owner, name)
+
+        @functools.wraps(original)
+        def wrapped(own: Any, *arguments: Any, **named: Any) -> Any:
+            return around(original, own, *arguments, **named)
+
+        def undo() -> None:
+            # What others have wrapped in the meantime stays.
+            if getattr(owner, name) is wrapped:
+                setattr(owner, name, original)
+
+        setattr(owner, name, wrapped)
+        self._undo.append(undo)
+
+    def _making_ddp(self, original: Around, ddp: Any, *arguments: Any, **named: Any) -> None:
+        module = arguments[0] if arguments else named.get("module")
+        if isinstance(module, nn.Module):
+            self.stream(_device_of(module.parameters())).emit("placed", module)
+        original(ddp, *arguments, **named)
+        self._handles.append(ddp.register_forward_pre_hook(self._before_forward))
+
+    def _before_forward(self, ddp: DistributedDataParallel, _arguments: Any) -> None:
+        """Tell of the first model that is trained: a teacher, or one that is evaluated, is not."""
+        if self._live is None and ddp.training and torch.is_grad_enabled():
+            device = _device_of(ddp.parameters())
+            self._live = Watched(ddp.module, ddp, self._loader, device)
+            self.stream(device).emit("built", self._live)
+
+    def _beginning_epoch(self, original: Around, own: Any, loader: Any) -> None:
+        original(own, loader)
+        self._loaders[id(own)] = loader
+
+    def _taking_batch(self, original: Around, own: Any) -> Any:
+        batch = original(own)
+        self._loader = self._loaders.get(id(own), self._loader)
+        self.stream().emit("batch", self.step, batch)
+        return batch
+
+    def _going_backward(self, original: Around, tensor: Any, *arguments: Any, **named: Any) -> None:
+        if tensor.numel() == 1:
+            self.stream().emit("loss", self.step, tensor)
+        original(tensor, *arguments, **named)
+
+    def _before_step(
+        self, optimizer: Optimizer, arguments: Any, named: Any
+    ) -> tuple[Any, Any] | None:
+        if optimizer in self._stepping:  # its last step raised
+            del self._stepping[self._stepping.index(optimizer) :]
+        self._stepping.append(optimizer)
+        if len(self._stepping) > 1:  # it is a part of another one: ZeRO's, or a wrapper's
+            return None
+        if self._optimizer is None and self._trains(optimizer):
+            self._optimizer = optimizer
+            if self._live is None:
+                self._tell_of_parameters(optimizer)
+                return None  # of this step's gradients the observers could not know
+            self._live.optimizer = optimizer
+        if optimizer is not self._optimizer:
+            return None
+        closure = arguments[1] if len(arguments) > 1 else named.get("closure")
+        if closure is None:
+            self.stream().emit("gradients", self.step)
+            return None
+        told = self._telling(closure)
+        if len(arguments) > 1:
+            return (arguments[0], told, *arguments[2:]), named
+        return arguments, {**named, "closure": told}
+
+    def _telling(self, closure: Callable[[], Any]) -> Callable[[], Any]:
+        """Return the closure so that it tells of the gradients: they come to be in it."""
+        step = self.step
+        has_told = False
+
+        def told() -> Any:
+            nonlocal has_told
+            loss = closure()
+            if not has_told:
+                has_told = True
+                self.stream().emit("gradients", step)
+            return loss
+
+        return told
+
+    def _after_step(self, optimizer: Optimizer, _arguments: Any, _named: Any) -> None:
+        if optimizer in self._stepping:
+            del self._stepping[self._stepping.index(optimizer) :]
+        if optimizer is self._optimizer and not self._stepping:
+            self.stream().emit("step", self.step)
+            self.step += 1
+            if self.step == self._enough:
+                self._on_enough()
+
+    def _trains(self, optimizer: Optimizer) -> bool:
+        """Return whether it is the optimizer of the model that is known, if there is one."""
+        if self._live is None:
+            return True
+        own = {id(parameter) for parameter in _parameters_of(optimizer)}
+        return any(id(parameter) in own for parameter in self._live.module.parameters())
+
+    def _tell_of_parameters(self, optimizer: Optimizer) -> None:
+        model = ParametersOf(optimizer)
+        device = _device_of(_parameters_of(optimizer))
+        self._live = Watched(model, model, self._loader, device, optimizer)
+        self.stream(device).emit("built", self._live)
+
+
+class ParametersOf(nn.Module):
+    """The parameters of an optimizer, by group and place: of the model itself nothing is known."""
+
+    def __init__(self, optimizer: Optimizer) -> None:
+        super().__init__()
+        for number, group in enumerate(optimizer.param_groups):
+            for place, parameter in enumerate(group["params"]):
+                if isinstance(parameter, nn.Parameter):
+                    self.register_parameter(f"group {number} parameter {place}", parameter)
+
+
+def _parameters_of(optimizer: Optimizer) -> Iterator[torch.Tensor]:
+    for group in optimizer.param_groups:
+        yield from group["params"]
+
+
+def _device_of(parameters: Iterator[torch.Tensor]) -> str:
+    first = next(parameters, None)
+    return _device_in_use() if first is None else str(first.device)
+
+
+def _device_in_use() -> str:
+    if torch.cuda.is_initialized():
+        return f"cuda:{torch.cuda.current_device()}"
+    return "cpu"

@@ -1,0 +1,41 @@
+"""Run the user's script as Python would, in a process that has already begun."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from ddpcheck.errors import UsageError
+
+
+def run_script(words: Sequence[str], *, is_module: bool) -> None:
+    """Run a file, or a module, as ``__main__`` with its own arguments; raises what it raises."""
+    name, *_ = words
+    with _as_started(words, is_module=is_module):
+        if is_module:
+            runpy.run_module(name, run_name="__main__", alter_sys=True)
+        else:
+            runpy.run_path(name, run_name="__main__")
+
+
+def require_script(words: Sequence[str], *, is_module: bool) -> None:
+    """Raise UsageError when there is no such file: better before ranks are started."""
+    if not is_module and not Path(words[0]).is_file():
+        raise UsageError(f"there is no script {words[0]}: name a file, or a module with -m")
+
+
+@contextmanager
+def _as_started(words: Sequence[str], *, is_module: bool) -> Generator[None]:
+    """Let ``sys.argv`` and ``sys.path`` be what ``python SCRIPT ARGS`` would make them."""
+    argv, path = sys.argv, sys.path
+    sys.argv = list(words)
+    here = str(Path.cwd()) if is_module else str(Path(words[0]).resolve().parent)
+    # Its first entry is where ddpcheck itself was started from.
+    sys.path = [here, *path[1:]]
+    try:
+        yield
+    finally:
+        sys.argv, sys.path = argv, path
