@@ -15,9 +15,8 @@ from typing import Any, NoReturn
 from ddpcheck import __version__
 from ddpcheck.errors import DdpcheckError, ExitCode, UsageError
 from ddpcheck.launch.exit_codes import leave_exit_code
-from ddpcheck.measures.mesh import Axis, parse_mesh
+from ddpcheck.option_types import mesh, natural, percent, port, positive, seconds
 
-HIGHEST_PORT = 65535
 # torch.distributed.launch and deepspeed hand it to what they start, beside the variable.
 LOCAL_RANK = re.compile(r"--local[-_]rank=\d+")
 
@@ -210,53 +209,6 @@ def _check_variables(options: argparse.Namespace) -> None:
         if isinstance(bad, BadVariable):
             choices = ", ".join(bad.choices)
             raise UsageError(f"{bad.name} is '{bad.value}'; choose from {choices}")
-
-
-def positive(text: str) -> int:
-    """Return a whole number of 1 or more."""
-    return _at_least(int(text), 1)
-
-
-def natural(text: str) -> int:
-    """Return a whole number of 0 or more."""
-    return _at_least(int(text), 0)
-
-
-def port(text: str) -> int:
-    """Return a TCP port; 0 lets the system choose."""
-    if natural(text) > HIGHEST_PORT:
-        raise ValueError(text)
-    return int(text)
-
-
-def seconds(text: str) -> float:
-    """Return a time in seconds, more than 0."""
-    value = float(text)
-    if not 0 < value < float("inf"):
-        raise ValueError(text)
-    return value
-
-
-def percent(text: str) -> float:
-    """Return a percentage below 100 as a part of 1."""
-    ratio = float(text.strip().removesuffix("%")) / 100
-    if not 0 <= ratio < 1:
-        raise ValueError(text)
-    return ratio
-
-
-def mesh(text: str) -> tuple[Axis, ...]:
-    """Return the axes of a device mesh, such as dp=2,tp=4."""
-    try:
-        return parse_mesh(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-
-
-def _at_least(value: int, lowest: int) -> int:
-    if value < lowest:
-        raise ValueError(value)
-    return value
 
 
 def _dispatch(options: argparse.Namespace, argv: Sequence[str]) -> int:

@@ -29,10 +29,12 @@ from ddpcheck.report import (
 from ddpcheck.settings import LaunchOptions, RunSettings, TrainSettings, WatchSettings
 
 if TYPE_CHECKING:
-    from ddpcheck.launch.local import Ending
+    from ddpcheck.launch.local import Departure, Ending
 
 # Without a GPU, two ranks are the fewest that can disagree.
 CPU_RANKS = 2
+# What shells add to the number of the signal that ended a process.
+SIGNALLED = 128
 
 
 def run(settings: RunSettings, options: LaunchOptions, argv: Sequence[str]) -> int:
@@ -211,8 +213,15 @@ def _run_alone(settings: RunSettings, nproc: int) -> int:
         return ExitCode.INTERRUPTED if ending.stopped_by else ExitCode.USAGE
     finished = read_report(place)
     _show(finished, settings.format, place / REPORT_NAME)
+    if ending.interrupted:
+        return ExitCode.INTERRUPTED
     code = exit_code_of(finished, settings.fail_on)
-    return ExitCode.INTERRUPTED if ending.interrupted else code
+    return code or max((_status(each) for each in ending.departures), default=0)
+
+
+def _status(departure: Departure) -> int:
+    """Return a rank's exit code as a shell has it: a script may go on after the report."""
+    return departure.exit_code if departure.exit_code >= 0 else SIGNALLED - departure.exit_code
 
 
 def _made_up(settings: RunSettings, run_dir: Path, ending: Ending, nproc: int) -> Path | None:

@@ -81,6 +81,11 @@ def run(report_dir: Path, *options: str) -> Ended:
     return _ask(["run", *short(report_dir), *options], report_dir, [])
 
 
+def watch(report_dir: Path, *words: str) -> Ended:
+    """Run ``ddpcheck watch``, which starts two local ranks; ``words`` end with a script."""
+    return _ask(["watch", "--report-dir", str(report_dir), *words], report_dir, [])
+
+
 def run_by_hand(
     report_dir: Path, environments: Sequence[Mapping[str, str]], *options: str
 ) -> Ended:

@@ -29,10 +29,10 @@ from ddpcheck.variables.nccl_conf import with_conf_files
 
 ID = "collectives/far-below-links"
 KIND = "all_reduce"
-MIB = 2**20
+MIB = 2**20  # bytes
 # Each rank passes on its part of a message: a part of less than 1 MiB has mostly latency.
 LARGE_BYTES, LEAST_OF_A_RANK_BYTES, MOST_BYTES = 256 * MIB, MIB, 1024 * MIB
-GOES = 10
+GOES_COUNT = 10
 # Measured: 0.66 among 2 H200 with 18 NVLinks (300 of 450 GB/s, the same with nccl-tests). Not
 # measured on others, and so far below.
 LEAST_RATIO = 0.3
@@ -71,11 +71,11 @@ def probe(ctx: Context) -> Facts:
     agreed = agreement(ctx, ID)
     least_bytes = LEAST_OF_A_RANK_BYTES * ctx.world_size
     wanted = min(max(LARGE_BYTES, least_bytes), MOST_BYTES)
-    size_bytes = affordable_bytes(ctx, agreed, wanted, GOES)
+    size_bytes = affordable_bytes(ctx, agreed, wanted, GOES_COUNT)
     if size_bytes < least_bytes:
         raise Skip(f"a message of {size(size_bytes)} is a small one among {ctx.world_size} ranks")
     # All ranks take part, with a log or without: NCCL_DEBUG may be set on one host only.
-    took_s = median(reductions_s(torch.zeros(size_bytes // 4, device=ctx.device), GOES))
+    took_s = median(reductions_s(torch.zeros(size_bytes // 4, device=ctx.device), GOES_COUNT))
     torch.cuda.empty_cache()  # what torch keeps NCCL cannot use
     log, given = log_in(ctx.nccl_log), with_conf_files(ctx.environ)
     gpu = gpu_of(ctx.device)

@@ -18,7 +18,7 @@ from ddpcheck.check import Context, Profile
 from ddpcheck.finding import Finding
 from ddpcheck.measures.wrong_elements import Compared, findings, wrong_ranks
 
-TURNS = {Profile.QUICK: 3, Profile.STANDARD: 8, Profile.FULL: 2000}
+TURNS = {Profile.QUICK: 3, Profile.STANDARD: 6, Profile.FULL: 2000}
 
 Facts = Compared
 

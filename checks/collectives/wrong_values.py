@@ -28,7 +28,7 @@ def probe(ctx: Context) -> Facts:
     from ddpcheck.collectives.comparison import compared
 
     ctx.require_group()
-    return compared(ctx, cases(ctx.profile, ctx.world_size))
+    return compared(ctx, cases(ctx.profile, ctx.world_size, on_gpu=ctx.on_gpu))
 
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 
 from ddpcheck.check import Context, Profile, Skip
 from ddpcheck.finding import Finding
+from ddpcheck.machine.memory import tightest_memory
 from ddpcheck.measures.words import size
 from ddpcheck.measures.wrong_elements import Compared, findings
 
@@ -31,7 +32,8 @@ def probe(ctx: Context) -> Facts:
     from ddpcheck.collectives.agreement import agreement
     from ddpcheck.collectives.huge import compared_huge
 
-    return compared_huge(ctx, agreement(ctx, ID))
+    tightest = tightest_memory()
+    return compared_huge(ctx, agreement(ctx, ID), tightest[1].left if tightest else 0)
 
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:

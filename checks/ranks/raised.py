@@ -20,6 +20,8 @@ from ddpcheck.measures.testimony import State, Testimony
 Facts = Testimony
 # The exceptions of these have checks of their own, which name the line.
 TOLD_ELSEWHERE = ("rehearsal/training", "collectives/joining-the-group")
+# Who watches a script tells what it raised, whatever became of the others.
+ALWAYS_TOLD = ("watch/script",)
 
 
 def judge(facts: Mapping[int, Testimony]) -> list[Finding]:
@@ -27,7 +29,7 @@ def judge(facts: Mapping[int, Testimony]) -> list[Finding]:
     rulings = inquest(facts)
     # Where a rank was cut off, those checks have not heard of all.
     whole = all(each.state in (State.ENDED, State.RAISED) for each in facts.values())
-    elsewhere = TOLD_ELSEWHERE if whole else ()
+    elsewhere = (*ALWAYS_TOLD, *(TOLD_ELSEWHERE if whole else ()))
     raised = {
         rank: facts[rank]
         for rank, ruling in rulings.items()

@@ -19,10 +19,14 @@ MOVED_DTYPES = (*PLAIN_DTYPES, "complex64", "float8_e4m3fn", "float8_e5m2")
 FEW_DTYPES = ("float32", "bfloat16", "int64", "uint8")
 OPS = ("SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR", "PREMUL_SUM")
 
+# Ops with kernels of their own: the others differ by one instruction.
+ALONE_OPS = ("AVG", "PREMUL_SUM", "MAX")
+
 SMALL_SIZES = (0, 1, 7, 1023)
 MEDIUM_SIZE = 2**14 - 5
-# 2 MiB of float32: gloo splits it (its segments have 1 MiB), NCCL takes its bulk protocol.
-LARGE_SIZE = 2**19 + 3
+# By whether it is on GPUs: gloo splits messages of more than 1 MiB, and NCCL takes its bulk
+# protocol for 2 MiB (both of float32).
+LARGE_SIZES = {False: 2**18 + 3, True: 2**19 + 3}
 HUGE_SIZE = 2**26 + 3
 MODES = ("blocking", "async")
 
@@ -38,7 +42,7 @@ class Case(NamedTuple):
     mode: str
 
 
-def cases(profile: Profile, world_size: int) -> Iterator[Case]:
+def cases(profile: Profile, world_size: int, *, on_gpu: bool = False) -> Iterator[Case]:
     """Yield the cases of a profile.
 
     Sizes and ways take turns, so that each kind meets them all. Quick has each op in float32, and
@@ -46,7 +50,7 @@ def cases(profile: Profile, world_size: int) -> Iterator[Case]:
     and an integer, and large sizes; full all combinations.
     """
     for kind in KINDS:
-        yield from _cases_of(kind, profile, world_size)
+        yield from _cases_of(kind, profile, world_size, LARGE_SIZES[on_gpu])
 
 
 def one_of_each(world_size: int) -> list[Case]:
@@ -64,13 +68,14 @@ def one_of_each(world_size: int) -> list[Case]:
     ]
 
 
-def _cases_of(kind: Kind, profile: Profile, world_size: int) -> Iterator[Case]:
+def _cases_of(kind: Kind, profile: Profile, world_size: int, large_size: int) -> Iterator[Case]:
     ways = list(product(kind.memories, MODES))
     turns = cycle(ways)
     blocks = most_blocks(kind, world_size)
     for number, (dtype, op) in enumerate(_contents(kind, profile)):
         # Large is what the blocks of a rank have together: their number may grow with the world.
-        large = [-(-size // blocks) for size in _large_sizes(kind, profile, dtype, op)]
+        sizes = _large_sizes(kind, profile, dtype, op, large_size)
+        large = [-(-size // blocks) for size in sizes]
         for size in (*_small_sizes(profile, number, dtype, op), *large):
             chosen = ways if profile is Profile.FULL else [next(turns)]
             yield from (Case(kind.name, dtype, op, size, *way) for way in chosen)
@@ -98,14 +103,17 @@ def _is_plain(dtype: str, op: str) -> bool:
     return dtype == "float32" and op in ("SUM", MOVE)
 
 
-def _large_sizes(kind: Kind, profile: Profile, dtype: str, op: str) -> Sequence[int]:
+def _large_sizes(
+    kind: Kind, profile: Profile, dtype: str, op: str, large_size: int
+) -> Sequence[int]:
     if profile is Profile.QUICK:
         return ()
     is_plain = _is_plain(dtype, op)
     if profile is Profile.FULL:
-        return (LARGE_SIZE, HUGE_SIZE) if is_plain else (LARGE_SIZE,)
-    is_tried = is_plain or (kind.name == "all_reduce" and (op == "SUM" or dtype == "float32"))
-    return (LARGE_SIZE,) if is_tried else ()
+        return (large_size, HUGE_SIZE) if is_plain else (large_size,)
+    is_alone = op == "SUM" or (dtype == "float32" and op in ALONE_OPS)
+    is_tried = is_plain or (kind.name == "all_reduce" and is_alone)
+    return (large_size,) if is_tried else ()
 
 
 def most_blocks(kind: Kind, world_size: int) -> int:

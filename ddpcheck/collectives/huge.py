@@ -12,7 +12,6 @@ import torch.distributed as dist
 from ddpcheck.check import Context, Skip
 from ddpcheck.collectives.agreement import Agreement
 from ddpcheck.collectives.comparison import is_refusal
-from ddpcheck.machine.memory import tightest_memory
 from ddpcheck.measures.words import size
 from ddpcheck.measures.wrong_elements import MOVE, Compared, Wrong
 
@@ -51,13 +50,14 @@ class Seat(NamedTuple):
     backend: str
 
 
-def compared_huge(ctx: Context, agreed: Agreement) -> Compared:
+def compared_huge(ctx: Context, agreed: Agreement, free_bytes: int) -> Compared:
     """Return what came of an all-reduce and a broadcast of 2 GiB, each in place.
 
-    Raises Skip on all ranks alike where one of them lacks the memory.
+    ``free_bytes`` are those of this rank's machine. Raises Skip on all ranks alike where one of
+    them lacks the memory.
     """
     needed = ROOM_RATIO * ELEMENTS
-    if _room_of_all(ctx, agreed) < needed:
+    if _room_of_all(ctx, agreed, free_bytes) < needed:
         raise Skip(f"{size(ELEMENTS)} in one message need {size(needed)} of memory a rank")
     facts = compared_large(Seat(ctx.rank, ctx.world_size, ctx.device, ctx.backend), ELEMENTS)
     if ctx.on_gpu:
@@ -96,22 +96,16 @@ def compared_large(seat: Seat, elements: int) -> Compared:
     )
 
 
-def _room_of_all(ctx: Context, agreed: Agreement) -> int:
+def _room_of_all(ctx: Context, agreed: Agreement, free_bytes: int) -> int:
     """Return the bytes that the rank with the least has for itself."""
     # Containers share their kernel's memory, whatever processes they see.
     kernel = ctx.machine.partition("/")[0]
-    told = agreed.told(f"{kernel} {_room(ctx)}", ctx.rank, ctx.world_size)
+    room = int(torch.cuda.mem_get_info(ctx.device)[0]) if ctx.on_gpu else free_bytes
+    told = agreed.told(f"{kernel} {room}", ctx.rank, ctx.world_size)
     rooms = [text.decode().rpartition(" ") for text in told()]
     machines = [machine for machine, _, _ in rooms]
     sharing = 1 if ctx.on_gpu else max(map(machines.count, machines))
     return min(int(room) for _, _, room in rooms) // sharing
-
-
-def _room(ctx: Context) -> int:
-    if ctx.on_gpu:
-        return int(torch.cuda.mem_get_info(ctx.device)[0])
-    tightest = tightest_memory()
-    return tightest[1].left if tightest else 0
 
 
 def _owns(number: int, kind: str, seat: Seat) -> bool:

@@ -29,7 +29,7 @@ FEW = ("all_reduce",)
 KIB, MIB = 2**10, 2**20
 SIZES_BYTES = {
     (False, Profile.QUICK): (KIB,),
-    (False, Profile.STANDARD): (KIB, 4 * MIB),
+    (False, Profile.STANDARD): (KIB, 2 * MIB),
     (False, Profile.FULL): tuple(4**power for power in range(2, 14)),  # to 64 MiB
     (True, Profile.QUICK): (KIB, 64 * MIB),
     (True, Profile.STANDARD): (KIB, MIB, 64 * MIB),

@@ -9,18 +9,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import torch.distributed as dist
+
 from ddpcheck.check import Stage
 from ddpcheck.engine.channel import Decision, End
 from ddpcheck.engine.entries import Ended, Entry
 from ddpcheck.engine.plan import UNBOUNDED_S
-from ddpcheck.engine.probing import crash_of
+from ddpcheck.engine.probing import RAISED_BY_CODE, crash_of
 from ddpcheck.engine.work import LEADER_SLACK_S, RankWork, facts_or_raise
 from ddpcheck.errors import ExitCode
 from ddpcheck.launch.host import ENDED
 from ddpcheck.settings import WatchSettings
 from ddpcheck.watch.calls import recorded_calls
 from ddpcheck.watch.hooks import Hooks
-from ddpcheck.watch.script import run_script
+from ddpcheck.watch.script import run_script, script_part
 from ddpcheck.watch.stream import EventStream
 
 SCRIPT = f"{Stage.WATCH.value}/script"
@@ -56,18 +58,21 @@ class WatchWork(RankWork):
             run_script(self.watch.script, is_module=self.watch.is_module)
         except SystemExit as end:
             return _status(end)
-        except BaseException as error:
+        except RAISED_BY_CODE as error:
             self._tell_of(error)
             return 1
         return 0
 
     def _tell_of(self, error: BaseException) -> None:
         """Show what the script raised, as Python would, and let the others know of it."""
-        traceback.print_exception(error)
+        traceback.print_exception(error.with_traceback(script_part(error.__traceback__)))
         sys.stderr.flush()
         if self._code is None:
             self._hooks.raised(error)
             self._crashed(crash_of(SCRIPT, error))
+
+    def _is_in_group(self) -> bool:
+        return self._code is None and dist.is_initialized()
 
     def _begin_stream(self, device: str) -> EventStream:
         self.context = replace(self.context, device=device)

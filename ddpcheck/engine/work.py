@@ -226,7 +226,7 @@ class RankWork:
 
     def _crashed(self, crash: Crashed) -> Crashed:
         """Count what was raised, and let go of the peers that may wait for this rank in vain."""
-        in_group = self.context.joining is not None or crash.check == JOINING
+        in_group = self._is_in_group() or crash.check == JOINING
         order = self.channel.next_in_order()
         crash = msgspec.structs.replace(crash, order=order, went_on=not in_group)
         self.journal.write([crash])
@@ -236,6 +236,10 @@ class RankWork:
             abort_group()
             self.context = replace(self.context, joining=None, target=None)
         return crash
+
+    def _is_in_group(self) -> bool:
+        """Return whether others may wait for this rank in collectives."""
+        return self.context.joining is not None
 
     def _measure(self, check: Check, measure: Callable[[], Facts]) -> Entry:
         self._begin(check.id)
@@ -250,6 +254,8 @@ class RankWork:
 
 
 def facts_or_raise(facts: Callable[[], Facts], raised: Exception | None) -> Callable[[], Facts]:
+    """Return what gives an observer's facts, or raises what the observer has raised."""
+
     def measure() -> Facts:
         if raised is not None:
             raise raised

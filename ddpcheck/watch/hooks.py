@@ -19,7 +19,7 @@ from torch.optim.optimizer import (
     register_optimizer_step_post_hook,
     register_optimizer_step_pre_hook,
 )
-from torch.utils.data import dataloader
+from torch.utils.data.dataloader import _BaseDataLoaderIter
 from torch.utils.hooks import RemovableHandle
 
 from ddpcheck.watch.stream import EventStream
@@ -74,10 +74,9 @@ class Hooks:
             register_optimizer_step_pre_hook(self._before_step),
             register_optimizer_step_post_hook(self._after_step),
         ]
-        iterators = dataloader._BaseDataLoaderIter
         self._wrap(DistributedDataParallel, "__init__", self._making_ddp)
-        self._wrap(iterators, "__init__", self._beginning_epoch)
-        self._wrap(iterators, "__next__", self._taking_batch)
+        self._wrap(_BaseDataLoaderIter, "__init__", self._beginning_epoch)
+        self._wrap(_BaseDataLoaderIter, "__next__", self._taking_batch)
         self._wrap(torch.Tensor, "backward", self._going_backward)
 
     def close(self) -> None:

@@ -7,8 +7,11 @@ import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import TracebackType
 
 from ddpcheck.errors import UsageError
+
+OWN = Path(__file__).parents[1]
 
 
 def run_script(words: Sequence[str], *, is_module: bool) -> None:
@@ -39,3 +42,19 @@ def _as_started(words: Sequence[str], *, is_module: bool) -> Generator[None]:
         yield
     finally:
         sys.argv, sys.path = argv, path
+
+
+def script_part(trace: TracebackType | None) -> TracebackType | None:
+    """Return a traceback from where the script's own code begins, as Python would show it."""
+    while trace is not None and trace.tb_next is not None and _is_on_the_way(trace):
+        trace = trace.tb_next
+    return trace
+
+
+def _is_on_the_way(trace: TracebackType) -> bool:
+    file = trace.tb_frame.f_code.co_filename
+    return (
+        file.startswith("<frozen runpy")
+        or Path(file).name == "runpy.py"
+        or OWN in Path(file).parents
+    )

@@ -1,5 +1,7 @@
 """The events of a training, and how observers receive them.
 
+The rehearsal emits them (``engine.rehearsal``), or hooks on a script of the user's (``hooks``).
+
 An observer is any object with methods named after events; it has only those it wants:
 
     on_placed(module)         the bare model is where it will be trained

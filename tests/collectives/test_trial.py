@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from ddpcheck.collectives.cases import LARGE_SIZE, SMALL_SIZES
+from ddpcheck.collectives.cases import LARGE_SIZES, SMALL_SIZES
 from ddpcheck.collectives.trial import laid_out
 
-SIZES = [*SMALL_SIZES[2:], LARGE_SIZE]  # fewer elements are contiguous in every layout
+SIZES = [*SMALL_SIZES[2:], LARGE_SIZES[True]]  # fewer elements are contiguous in every layout
 
 
 @pytest.mark.parametrize("size", SIZES)

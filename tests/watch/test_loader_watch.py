@@ -23,7 +23,7 @@ def data(count: int = 12) -> TensorDataset:
 def watched(loader: Any, steps: int = 4, *, keep: bool = False, **events: Any) -> Loader | None:
     """Return what a training of some steps over this loader is seen to do."""
     watch = LoaderWatch(("ancdata",))
-    watch.on_built(SimpleNamespace(loader=loader))  # type: ignore[arg-type]
+    watch.on_built(SimpleNamespace(loader=loader))
     kept: list[Any] = []
     batches = iter(loader)
     for step in range(steps):
@@ -61,7 +61,7 @@ def test_elements_of_batches_that_are_kept() -> None:
     kept: list[torch.Tensor] = []
     loader = DataLoader(data(), batch_size=2, num_workers=1)
     watch = LoaderWatch()
-    watch.on_built(SimpleNamespace(loader=loader))  # type: ignore[arg-type]
+    watch.on_built(SimpleNamespace(loader=loader))
     for step, batch in enumerate(loader):
         watch.on_batch(step, batch)
         kept.append(batch[1][0])

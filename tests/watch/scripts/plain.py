@@ -1,0 +1,64 @@
+"""A plain DDP training that says how it was started, and what is left of whom at its end."""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
+
+
+def parsed():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--fault", default="")
+    parser.add_argument("--steps", type=int, default=8)
+    parser.add_argument("--out", default="")
+    parser.add_argument("--end-with", type=int, default=0)
+    return parser.parse_args()
+
+
+def train(options):
+    dist.init_process_group("gloo")
+    rank = dist.get_rank()
+    torch.manual_seed(0)
+    data = TensorDataset(torch.randn(64, 8), torch.randn(64, 1))
+    sampler = DistributedSampler(data)
+    loader = DataLoader(data, batch_size=4, sampler=sampler)
+    model = DistributedDataParallel(
+        nn.Sequential(nn.Linear(8, 16), nn.Dropout(0.1), nn.Linear(16, 1))
+    )
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    losses = []
+    for epoch in range(options.steps):
+        sampler.set_epoch(epoch)
+        for inputs, wanted in loader:
+            if options.fault == "raise" and rank == 1 and len(losses) == 2:
+                raise ValueError("no such label")
+            if options.fault == "die" and rank == 1 and len(losses) == 2:
+                os._exit(9)
+            forward = model.module if options.fault == "bare" else model
+            loss = nn.functional.mse_loss(forward(inputs), wanted)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+            if len(losses) == options.steps:
+                return rank, model, losses
+    raise AssertionError
+
+
+if __name__ == "__main__":
+    print("started as", Path(__file__).name, sys.argv[1:], Path(sys.path[0]).name, flush=True)
+    options = parsed()
+    rank, model, losses = train(options)
+    print("backward is", torch.Tensor.backward.__module__, flush=True)
+    if options.out and rank == 0:
+        torch.save((losses, model.state_dict(), torch.get_rng_state()), options.out)
+    dist.destroy_process_group()
+    print("came to its end", flush=True)
+    sys.exit(options.end_with)
