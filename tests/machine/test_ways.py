@@ -34,6 +34,12 @@ def interface(root: FilePath, name: str, speed: str, *, physical: bool = True) -
     (place / "type").write_text("1\n")
 
 
+def only(ways: tuple[Way, ...] | None) -> Way:
+    assert ways is not None
+    assert len(ways) == 1
+    return ways[0]
+
+
 def pci_link(root: FilePath, address: str, rate: str, width: int) -> None:
     place = root / "sys/bus/pci/devices" / address
     place.mkdir(parents=True)
@@ -47,7 +53,7 @@ def virtual(root: FilePath) -> None:
 
 
 def test_all_links_to_a_switch_count() -> None:
-    (way,) = ways_from(0, log("P2P/CUMEM"), h200(), ()) or ()
+    way = only(ways_from(0, log("P2P/CUMEM"), h200(), ()))
     assert (way.target, way.words) == (1, "18 NVLinks of 26.6 GB/s")
     assert way.gbps == pytest.approx(18 * 26.562)
 
@@ -55,21 +61,21 @@ def test_all_links_to_a_switch_count() -> None:
 def test_of_links_to_other_gpus_the_fewest_count() -> None:
     links = (Link(True, "0000:1:00.0", 0, 25.0), *(Link(True, "0000:2:00.0", 0, 25.0),) * 2)
     gpu = Gpu("GPU-1", links=(*links, Link(False, "", 0)), peers=(Peer("GPU-2", 10, 0, 0),))
-    (way,) = ways_from(0, log("P2P/CUMEM"), gpu, ()) or ()
+    way = only(ways_from(0, log("P2P/CUMEM"), gpu, ()))
     assert way == Way(1, 25.0, "1 NVLink of 25 GB/s")
 
 
 def test_pci_express_between_near_gpus(tmp_path: FilePath) -> None:
     pci_link(tmp_path, "0000:17:00.0", "32.0", 16)
     gpu = Gpu("GPU-1", pci="0000:17:00.0", peers=(msgspec.structs.replace(NEAR, nvlink=1),))
-    (way,) = ways_from(0, log("P2P/CUMEM"), gpu, (), tmp_path) or ()
+    way = only(ways_from(0, log("P2P/CUMEM"), gpu, (), tmp_path))
     assert (way.target, round(way.gbps)) == (1, 63)
 
 
 def test_the_slowest_port_counts(tmp_path: FilePath) -> None:
     add_device(tmp_path, "mlx5_0")
     add_device(tmp_path, "mlx5_1")
-    (way,) = ways_from(0, log("NET/IB/GDRDMA"), None, rdma_ports(tmp_path), tmp_path) or ()
+    way = only(ways_from(0, log("NET/IB/GDRDMA"), None, rdma_ports(tmp_path), tmp_path))
     assert way == Way(1, 25.0, "mlx5_0:1, 200 Gbit/s")
 
 
@@ -78,7 +84,7 @@ def test_a_card_behind_a_narrow_link_is_as_fast_as_that(tmp_path: FilePath) -> N
     pci_link(tmp_path, "0000:17:00.0", "8.0", 8)
     link = tmp_path / "sys/class/infiniband/mlx5_0/device"
     link.symlink_to(tmp_path / "sys/bus/pci/devices/0000:17:00.0")
-    (way,) = ways_from(0, log("NET/IB"), None, rdma_ports(tmp_path), tmp_path) or ()
+    way = only(ways_from(0, log("NET/IB"), None, rdma_ports(tmp_path), tmp_path))
     assert (round(way.gbps, 2), way.words) == (7.88, "mlx5_0's PCI Express of 7.88 GB/s")
 
 
@@ -86,7 +92,7 @@ def test_a_gpu_behind_a_narrow_link_is_as_fast_as_that(tmp_path: FilePath) -> No
     add_device(tmp_path, "mlx5_0")
     pci_link(tmp_path, "0000:17:00.0", "16.0", 8)
     gpu = Gpu("GPU-1", pci="0000:17:00.0")
-    (way,) = ways_from(0, log("NET/IB"), gpu, rdma_ports(tmp_path), tmp_path) or ()
+    way = only(ways_from(0, log("NET/IB"), gpu, rdma_ports(tmp_path), tmp_path))
     assert way.words == "the GPU's PCI Express of 15.8 GB/s"
 
 
@@ -108,7 +114,7 @@ def test_a_virtual_machines_interface_says_nothing(tmp_path: FilePath) -> None:
 
 def test_sockets_through_a_card(tmp_path: FilePath) -> None:
     interface(tmp_path, "eth0", "10000")
-    (way,) = ways_from(0, log("NET/Socket", "eth0"), None, (), tmp_path) or ()
+    way = only(ways_from(0, log("NET/Socket", "eth0"), None, (), tmp_path))
     assert way == Way(1, 1.25, "eth0, 10 Gbit/s")
 
 

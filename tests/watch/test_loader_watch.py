@@ -1,11 +1,12 @@
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset, default_collate
 
 from ddpcheck.measures.loader import Loader
+from ddpcheck.watch.hooks import Watched
 from ddpcheck.watch.loader import LoaderWatch
 
 PAGE = 4096
@@ -23,7 +24,7 @@ def data(count: int = 12) -> TensorDataset:
 def watched(loader: Any, steps: int = 4, *, keep: bool = False, **events: Any) -> Loader | None:
     """Return what a training of some steps over this loader is seen to do."""
     watch = LoaderWatch(("ancdata",))
-    watch.on_built(SimpleNamespace(loader=loader))
+    watch.on_built(Watched(nn.Identity(), nn.Identity(), loader, "cpu"))
     kept: list[Any] = []
     batches = iter(loader)
     for step in range(steps):
@@ -61,7 +62,7 @@ def test_elements_of_batches_that_are_kept() -> None:
     kept: list[torch.Tensor] = []
     loader = DataLoader(data(), batch_size=2, num_workers=1)
     watch = LoaderWatch()
-    watch.on_built(SimpleNamespace(loader=loader))
+    watch.on_built(Watched(nn.Identity(), nn.Identity(), loader, "cpu"))
     for step, batch in enumerate(loader):
         watch.on_batch(step, batch)
         kept.append(batch[1][0])
