@@ -22,6 +22,7 @@ from ddpcheck.check import Context, Skip
 from ddpcheck.finding import Confidence, Finding, Severity
 from ddpcheck.machine.gpu import Peer, gpu_of
 from ddpcheck.machine.nccl_log import Path, Transport, log_in
+from ddpcheck.machine.ways import PCIE_SWITCHES_COUNT
 from ddpcheck.measures.words import listed
 from ddpcheck.network.rdma import rdma
 
@@ -31,8 +32,6 @@ SHARE = (
     "share /dev/shm and the devices with the container (--ipc=host, --device /dev/infiniband, "
     "--ulimit memlock=-1); for GPUs of one host look at ACS and IOMMU, too"
 )
-# NVML's topology level of GPUs with only PCIe switches between them (nvml.h, "MULTIPLE").
-PCIE_SWITCHES_COUNT = 20
 SWITCHES = ("NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL", "NCCL_IB_DISABLE", "NCCL_NET", "NCCL_IB_HCA")
 
 

@@ -88,7 +88,7 @@ class Observer:
         if self._live is None:
             raise Skip("the target was not built")
         named = list(self._live.module.named_parameters())
-        if any(hasattr(p, "placements") or hasattr(p, "_is_sharded") for _, p in named):
+        if any(hasattr(p, "placements") or hasattr(p, "_fsdp_flattened") for _, p in named):
             raise Skip("the parameters are sharded: ranks hold different parts by design")
         return sketch_all((name, pick(parameter)) for name, parameter in named)
 

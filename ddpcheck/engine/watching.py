@@ -9,8 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch.distributed as dist
-
 from ddpcheck.check import Stage
 from ddpcheck.engine.channel import Decision, End
 from ddpcheck.engine.entries import Ended, Entry
@@ -38,6 +36,7 @@ class WatchWork(RankWork):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._code: int | None = None
+        self._has_raised = False
         self._observers: dict[str, Any] = {}
         self._recording = recorded_calls(self.whereabouts.box)
 
@@ -69,10 +68,12 @@ class WatchWork(RankWork):
         sys.stderr.flush()
         if self._code is None:
             self._hooks.raised(error)
+            self._has_raised = True
             self._crashed(crash_of(SCRIPT, error))
 
     def _is_in_group(self) -> bool:
-        return self._code is None and dist.is_initialized()
+        # What an observer raises is no matter of the script's, nor of its group.
+        return self._has_raised
 
     def _begin_stream(self, device: str) -> EventStream:
         self.context = replace(self.context, device=device)
