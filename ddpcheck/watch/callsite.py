@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import inspect
 import sysconfig
 import traceback
 
 import torch
 
 import ddpcheck
+from ddpcheck.finding import Location
 
 _LIBRARIES = tuple(sysconfig.get_path(kind) for kind in ("stdlib", "purelib", "platlib"))
 _NOT_THE_USERS = (*_LIBRARIES, torch.__path__[0], ddpcheck.__path__[0])
+
+
+def users_line() -> Location | None:
+    """Return the innermost line of the user's code that the calling thread is in, if any."""
+    frame = inspect.currentframe()
+    while frame is not None:
+        code = frame.f_code
+        if not code.co_filename.startswith(("<", *_NOT_THE_USERS)):
+            return Location(code.co_filename, frame.f_lineno, code.co_name)
+        frame = frame.f_back
+    return None
 
 
 def user_frame(error: BaseException) -> traceback.FrameSummary | None:

@@ -22,9 +22,8 @@ from torch.optim.optimizer import (
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 from torch.utils.hooks import RemovableHandle
 
+from ddpcheck.watch.feeds import Around, Feeds
 from ddpcheck.watch.stream import EventStream
-
-Around = Callable[..., Any]
 
 
 @dataclass
@@ -62,8 +61,7 @@ class Hooks:
         self._undo: list[Callable[[], None]] = []
         self._handles: list[RemovableHandle] = []
         self._live: Watched | None = None
-        self._loader: Any = ()
-        self._loaders: dict[int, Any] = {}
+        self._feeds = Feeds(lambda *told: self.stream().emit(*told), lambda: self.step)
         self._optimizer: Optimizer | None = None
         self._stepping: list[Optimizer] = []  # one may be carried out by others: ZeRO's
         self.step = 0
@@ -75,8 +73,8 @@ class Hooks:
             register_optimizer_step_post_hook(self._after_step),
         ]
         self._wrap(DistributedDataParallel, "__init__", self._making_ddp)
-        self._wrap(_BaseDataLoaderIter, "__init__", self._beginning_epoch)
-        self._wrap(_BaseDataLoaderIter, "__next__", self._taking_batch)
+        for name, around in self._feeds.wraps():
+            self._wrap(_BaseDataLoaderIter, name, around)
         self._wrap(torch.Tensor, "backward", self._going_backward)
 
     def close(self) -> None:
@@ -126,15 +124,9 @@ class Hooks:
             self._live = Watched(ddp.module, ddp, self._loader, device)
             self.stream(device).emit("built", self._live)
 
-    def _beginning_epoch(self, original: Around, own: Any, loader: Any) -> None:
-        original(own, loader)
-        self._loaders[id(own)] = loader
-
-    def _taking_batch(self, original: Around, own: Any) -> Any:
-        batch = original(own)
-        self._loader = self._loaders.get(id(own), self._loader)
-        self.stream().emit("batch", self.step, batch)
-        return batch
+    @property
+    def _loader(self) -> Any:
+        return self._feeds.current.loader if self._feeds.current else ()
 
     def _going_backward(self, original: Around, tensor: Any, *arguments: Any, **named: Any) -> None:
         if tensor.numel() == 1:

@@ -6,6 +6,9 @@ An observer is any object with methods named after events; it has only those it 
 
     on_placed(module)         the bare model is where it will be trained
     on_built(live)            the target is on its device and wrapped
+    on_epoch(feed)            an iteration over a DataLoader begins; scripts only
+    on_indices(feed, indices) its sampler has chosen the samples of a batch; scripts only
+    on_fed(feed)              the next batch is of this DataLoader; scripts only
     on_batch(step, batch)     a batch as the loader gave it
     on_loss(step, loss)       the loss before backward
     on_gradients(step)        after backward, before the optimizer's step

@@ -49,6 +49,30 @@ def test_gradients_that_no_one_averages_are_found(tmp_path: Path) -> None:
     assert ended.exit_code == ExitCode.FINDINGS
 
 
+def test_the_same_order_in_each_epoch_is_found_at_its_loop(tmp_path: Path) -> None:
+    ended = watched(tmp_path, "--fault", "epoch", "--steps", "12", before=("--steps", "10"))
+    assert ended.found() == {"data/epoch-not-set": "error"}
+    (finding,) = [f for f in ended.report.findings if f.severity is Severity.ERROR]
+    assert finding.ranks == (0, 1)
+    assert finding.location is not None
+    line = Path(SCRIPT).read_text().splitlines()[finding.location.line - 1]
+    assert "in loader:" in line
+
+
+def test_the_same_data_on_each_rank_is_found(tmp_path: Path) -> None:
+    ended = watched(tmp_path, "--fault", "same-data")
+    assert ended.found() == {"data/same-batches": "error"}
+    (finding,) = [f for f in ended.report.findings if f.severity is Severity.ERROR]
+    assert finding.ranks == (0, 1)
+    assert finding.location is not None
+    assert Path(finding.location.file).name == "plain.py"
+
+
+def test_several_epochs_of_a_healthy_script_pass(tmp_path: Path) -> None:
+    ended = watched(tmp_path, "--steps", "20", before=("--steps", "18"))
+    assert (ended.found(), ended.exit_code) == ({}, 0)
+
+
 def test_a_rank_that_raises_is_named_with_its_line(tmp_path: Path) -> None:
     ended = watched(tmp_path, "--fault", "raise")
     assert "ValueError: no such label" in ended.stderr

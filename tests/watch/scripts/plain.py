@@ -28,14 +28,19 @@ def train(options):
     torch.manual_seed(0)
     data = TensorDataset(torch.randn(64, 8), torch.randn(64, 1))
     sampler = DistributedSampler(data)
-    loader = DataLoader(data, batch_size=4, sampler=sampler)
+    if options.fault == "same-data":
+        sampler = None
+        loader = DataLoader(data, batch_size=4, shuffle=True)
+    else:
+        loader = DataLoader(data, batch_size=4, sampler=sampler)
     model = DistributedDataParallel(
         nn.Sequential(nn.Linear(8, 16), nn.Dropout(0.1), nn.Linear(16, 1))
     )
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
     losses = []
     for epoch in range(options.steps):
-        sampler.set_epoch(epoch)
+        if sampler is not None and options.fault != "epoch":
+            sampler.set_epoch(epoch)
         for inputs, wanted in loader:
             if options.fault == "raise" and rank == 1 and len(losses) == 2:
                 raise ValueError("no such label")

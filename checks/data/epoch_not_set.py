@@ -1,0 +1,147 @@
+"""The data order is the same in every epoch.
+
+Why it matters
+    A DistributedSampler shuffles by its epoch number. When nobody tells it, each epoch has the
+    same batches in the same order, on every rank: training loses what shuffling is for, and
+    nothing says so.
+
+What to do
+    Call loader.sampler.set_epoch(epoch) at the start of each epoch, before iterating the loader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ddpcheck.check import Context, Skip
+from ddpcheck.finding import Confidence, Finding, Location
+from ddpcheck.measures.digests import short_digest
+
+if TYPE_CHECKING:
+    from ddpcheck.watch.feeds import Feed
+
+# Equal orders of so few samples may be chance: 5 samples have 120 orders.
+LEAST_SAMPLES_COUNT = 6
+KEPT_BATCHES_COUNT = 64
+KEPT_EPOCHS_COUNT = 4
+
+
+class Order(msgspec.Struct, frozen=True):
+    """The samples of the first batches of each epoch of a loader that training took batches of.
+
+    ``epochs`` has a digest for each batch, ``samples`` the number of samples in them.
+    """
+
+    location: Location | None
+    epochs: tuple[tuple[str, ...], ...]
+    samples: int
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """The orders of a rank's loaders whose DistributedSampler shuffles, and how many others."""
+
+    orders: tuple[Order, ...]
+    others: int
+
+
+class Observer:
+    """Notes which samples each DataLoader's sampler chooses, epoch by epoch."""
+
+    def __init__(self, ctx: Context) -> None:
+        del ctx
+        self._feeds: dict[int, Feed] = {}
+        self._epochs: dict[int, list[list[str]]] = {}
+        self._samples: dict[int, int] = {}
+        self._current: Feed | None = None
+        self._trained: set[int] = set()
+
+    def on_epoch(self, feed: Feed) -> None:
+        """Begin another epoch of this loader."""
+        self._feeds[feed.number] = feed
+        self._epochs.setdefault(feed.number, []).append([])
+
+    def on_indices(self, feed: Feed, indices: Any) -> None:
+        """Keep a digest of the samples of a batch."""
+        epochs = self._epochs[feed.number]
+        if len(epochs) <= KEPT_EPOCHS_COUNT and len(epochs[-1]) < KEPT_BATCHES_COUNT:
+            epochs[-1].append(short_digest(repr(indices)))
+            if len(epochs) == 1:
+                count = len(indices) if isinstance(indices, Sequence) else 1
+                self._samples[feed.number] = self._samples.get(feed.number, 0) + count
+
+    def on_fed(self, feed: Feed) -> None:
+        """Remember whose batch comes next."""
+        self._current = feed
+
+    def on_step(self, _step: int) -> None:
+        """Note that the last batch was trained on: the order of an evaluation may be the same."""
+        if self._current is not None:
+            self._trained.add(self._current.number)
+
+    def facts(self) -> Facts:
+        """Return the orders; raises Skip where no DataLoader was iterated."""
+        if not self._feeds:
+            raise Skip("no DataLoader was iterated by the script")
+        own = [number for number in sorted(self._trained) if _shuffles(self._feeds[number])]
+        orders = tuple(
+            Order(
+                self._feeds[number].location,
+                tuple(tuple(each) for each in self._epochs[number][:KEPT_EPOCHS_COUNT]),
+                self._samples.get(number, 0),
+            )
+            for number in own
+        )
+        return Facts(orders, len(self._feeds) - len(own))
+
+
+def judge(facts: Mapping[int, Facts]) -> list[Finding]:
+    """Return a finding for each loader whose order came again, with the ranks that saw it."""
+    again: dict[str, dict[int, Order]] = {}
+    for rank, own in sorted(facts.items()):
+        for order in own.orders:
+            if _is_again(order):
+                again.setdefault(str(order.location), {})[rank] = order
+    return [_finding(ranks) for ranks in again.values()]
+
+
+def summarize(facts: Mapping[int, Facts]) -> str:
+    """Return how many epochs were compared."""
+    orders = [order for own in facts.values() for order in own.orders]
+    if not orders:
+        return "no loader with a DistributedSampler that shuffles was trained on"
+    return f"{max(len(order.epochs) for order in orders)} epochs begun"
+
+
+def _is_again(order: Order) -> bool:
+    if len(order.epochs) == 1 or not order.epochs[0]:
+        return False
+    first, second = order.epochs[:2]
+    count = min(len(first), len(second))
+    samples = order.samples * count // len(first)
+    return samples >= LEAST_SAMPLES_COUNT and first[:count] == second[:count]
+
+
+def _finding(ranks: Mapping[int, Order]) -> Finding:
+    order = ranks[min(ranks)]
+    count = min(len(order.epochs[0]), len(order.epochs[1]))
+    return Finding(
+        title="the data order is the same in every epoch",
+        message=f"the first {count} batches of epochs 0 and 1 have the same samples in the same "
+        f"order on {len(ranks)} rank(s): set_epoch was not called in between",
+        fix="call loader.sampler.set_epoch(epoch) at the start of each epoch, before the loop "
+        "over the loader",
+        ranks=tuple(ranks),
+        confidence=Confidence.HIGH,
+        location=order.location,
+    )
+
+
+def _shuffles(feed: Feed) -> bool:
+    from torch.utils.data.distributed import DistributedSampler
+
+    sampler = getattr(feed.loader, "sampler", None)
+    batches = getattr(getattr(feed.loader, "batch_sampler", None), "sampler", None)
+    return any(isinstance(each, DistributedSampler) and each.shuffle for each in (sampler, batches))

@@ -1,0 +1,102 @@
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import torch
+from contexts import context_with
+
+from ddpcheck.check import Skip
+from ddpcheck.checks.data.same_batches import Facts, Observer, judge, summarize
+from ddpcheck.finding import Location, Severity
+from ddpcheck.watch.batches import batch_digest
+
+LOOP = Location("/train.py", 12, "train")
+ALL = (0, 1)
+
+
+def ranks(*batches: str, group: Sequence[int] = ALL) -> dict[int, Facts]:
+    """Return ranks with these batches, a letter each."""
+    return {rank: Facts(tuple(own), tuple(group), LOOP) for rank, own in enumerate(batches)}
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        pytest.param(ranks("abcd", "efgh"), id="other batches"),
+        pytest.param(ranks("abcd", "dcba"), id="the same data in another order"),
+        pytest.param(ranks("abcd", "abce"), id="some in common"),
+        pytest.param(ranks("aaaa", "aaaa"), id="one batch over and over"),
+        pytest.param(ranks("a", "a"), id="one batch"),
+        pytest.param({0: Facts(("", "")), 1: Facts(("", ""))}, id="nothing to be compared"),
+        pytest.param(
+            {r: Facts(tuple("abc" if r < 2 else "def"), (r % 2, r % 2 + 2)) for r in range(4)},
+            id="tensor-parallel ranks in groups of their own",
+        ),
+    ],
+)
+def test_healthy_data_are_silent(facts: dict[int, Facts]) -> None:
+    assert judge(facts) == []
+
+
+def test_equal_batches_are_an_error_with_the_loop() -> None:
+    (finding,) = judge(ranks("abcd", "abcdef"))
+    assert (finding.severity, finding.ranks) == (Severity.ERROR, (0, 1))
+    assert finding.location == LOOP
+    assert "the first 4 batches are equal bit by bit on ranks 0-1" in finding.message
+
+
+def test_the_ranks_that_share_are_named() -> None:
+    (finding,) = judge(ranks("abcd", "efgh", "abcd", "ijkl", group=range(4)))
+    assert finding.ranks == (0, 2)
+
+
+def test_without_ddp_it_is_only_told() -> None:
+    (finding,) = judge(ranks("abcd", "abcd", group=()))
+    assert finding.severity is Severity.INFO
+
+
+def seen(*events: str, batch: Any = None) -> Facts:
+    """Return what is seen of batches (a number each) and steps."""
+    observer = Observer(context_with())
+    for number, event in enumerate(events):
+        if event == "step":
+            observer.on_step(number)
+        else:
+            given = torch.arange(8) * int(event) if batch is None else batch
+            observer.on_batch(number, given)
+    return observer.facts()
+
+
+def test_batches_that_no_step_follows_do_not_count() -> None:
+    assert seen("1", "step", "2", "3").batches == seen("1", "step").batches
+    assert len(seen("1", "2", "step").batches) == 2
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        pytest.param(torch.zeros(8), id="all equal"),
+        pytest.param({"names": ["a", "b"]}, id="no tensor"),
+        pytest.param(torch.empty(4, device="meta"), id="no values"),
+    ],
+)
+def test_what_tells_nothing_is_a_skip(batch: Any) -> None:
+    with pytest.raises(Skip, match="no batch"):
+        seen("1", "step", batch=batch)
+
+
+def test_digests_tell_batches_apart() -> None:
+    told = [
+        torch.arange(6),
+        torch.arange(6).float(),
+        torch.arange(6).reshape(2, 3),
+        torch.arange(7),
+    ]
+    assert len({batch_digest({"x": each}) for each in told}) == len(told)
+    assert batch_digest(torch.arange(6)) == batch_digest(torch.arange(6).clone())
+    assert batch_digest(torch.arange(6, dtype=torch.bfloat16)) != ""
+    assert batch_digest(torch.tensor([True, False])) != ""
+
+
+def test_summary() -> None:
+    assert summarize(ranks("abcd", "ef")) == "the first 2 batches compared on 2 rank(s)"
