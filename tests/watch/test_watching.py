@@ -43,6 +43,14 @@ def test_a_script_that_ends_before_is_reported_on(tmp_path: Path) -> None:
     assert (ended.exit_code, ended.found()) == (0, {})
 
 
+def test_a_script_that_trains_nothing_is_no_pass(tmp_path: Path) -> None:
+    script = tmp_path / "idle.py"
+    script.write_text("print('nothing to do')\n")
+    ended = watch(tmp_path / "reports", str(script))
+    assert ended.found() == {"gradients/no-step-seen": "warning"}
+    assert (ended.exit_code, ended.report.verdict) == (0, Verdict.WARN)
+
+
 def test_gradients_that_no_one_averages_are_found(tmp_path: Path) -> None:
     ended = watched(tmp_path, "--fault", "bare")
     assert ended.found() == {"gradients/replicas-differ": "error"}
