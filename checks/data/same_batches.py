@@ -35,11 +35,13 @@ KEPT_BATCHES_COUNT = 16
 class Facts(msgspec.Struct, frozen=True):
     """A digest of each of the first batches that were trained on.
 
-    ``group`` are the ranks among which DDP averages this rank's gradients, empty without DDP.
+    ``group`` are the ranks among which DDP averages this rank's gradients, empty without DDP;
+    ``loads`` is whether the batches come from a DataLoader: others may be made up for a test.
     """
 
     batches: tuple[str, ...]
     group: tuple[int, ...] = ()
+    loads: bool = True
     location: Location | None = None
 
 
@@ -49,6 +51,7 @@ class Observer:
     def __init__(self, ctx: Context) -> None:
         del ctx
         self._group: tuple[int, ...] = ()
+        self._loads = False
         self._location: Location | None = None
         self._fed: Feed | None = None
         self._waiting: list[str] = []
@@ -56,9 +59,11 @@ class Observer:
 
     def on_built(self, live: Trained) -> None:
         """Note among which ranks gradients are averaged."""
-        if live.ddp is not None:
-            from torch.distributed import get_process_group_ranks
+        from torch.distributed import get_process_group_ranks
+        from torch.utils.data import DataLoader
 
+        self._loads = isinstance(live.loader, DataLoader)
+        if live.ddp is not None:
             self._group = tuple(sorted(get_process_group_ranks(live.ddp.process_group)))
 
     def on_fed(self, feed: Feed) -> None:
@@ -83,7 +88,8 @@ class Observer:
         """Return what was seen; raises Skip where no batch was trained on that tells anything."""
         if not any(self._batches):
             raise Skip("no batch of a DataLoader was trained on that could be compared")
-        return Facts(tuple(self._batches[:KEPT_BATCHES_COUNT]), self._group, self._location)
+        batches = tuple(self._batches[:KEPT_BATCHES_COUNT])
+        return Facts(batches, self._group, self._loads, self._location)
 
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:
@@ -94,7 +100,8 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
         alike = grouped({rank: facts[rank].batches[:count] for rank in members})
         for batches, ranks in alike.items():
             if len(ranks) > 1 and len(set(batches) - {""}) >= LEAST_BATCHES_COUNT:
-                found.append(_finding(ranks, facts, count, is_sure=bool(group)))
+                loads = all(facts[rank].loads for rank in ranks)
+                found.append(_finding(ranks, facts, count, is_sure=bool(group) and loads))
     return found
 
 
@@ -108,7 +115,7 @@ def _finding(ranks: list[int], facts: Mapping[int, Facts], count: int, *, is_sur
     return Finding(
         title=f"{len(ranks)} ranks train on the same batches",
         message=f"the first {count} batches are equal bit by bit on ranks {spans(ranks)}"
-        + (", among which DDP averages gradients" if is_sure else ", if they are data-parallel"),
+        + (", among which DDP averages gradients" if is_sure else ", which may be meant"),
         fix="give the loader sampler=DistributedSampler(dataset), or let each rank read a part of "
         "its own",
         ranks=tuple(ranks),

@@ -1,6 +1,7 @@
 """Loaders that need little room: few workers, none, or copies where something is kept."""
 
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, get_worker_info
 
@@ -18,10 +19,13 @@ class Wide(Dataset):
 
 
 class Endless(IterableDataset):
-    """A stream without a length."""
+    """A stream without a length, another one on each rank."""
+
+    def __init__(self, rank):
+        self.rank = rank
 
     def __iter__(self):
-        number = get_worker_info().id
+        number = get_worker_info().id + self.rank
         while True:
             number += 1
             yield torch.full((8,), float(number % 5))
@@ -32,7 +36,7 @@ def first_values(model, batch):
 
 
 def labelled():
-    torch.manual_seed(0)
+    torch.manual_seed(dist.get_rank())
     return TensorDataset(torch.randn(1024, 8), torch.randint(2, (1024,)))
 
 
@@ -79,5 +83,5 @@ def the_last_batch_kept():
 
 
 def an_endless_stream():
-    loader = DataLoader(Endless(), batch_size=4, num_workers=2)
+    loader = DataLoader(Endless(dist.get_rank()), batch_size=4, num_workers=2)
     return Target(nn.Linear(8, 1), loader, lambda model, batch: model(batch).square().mean())

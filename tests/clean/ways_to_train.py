@@ -10,6 +10,7 @@ from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset, IterableDataset
+from torch.utils.data.distributed import DistributedSampler
 
 
 def net():
@@ -124,7 +125,11 @@ class Squares(Dataset):
 
 def loader_with_a_worker():
     squares = Squares(transform=lambda row: row.square() / 49)
-    return net(), DataLoader(squares, batch_size=10, num_workers=1, shuffle=True), loss
+    return (
+        net(),
+        DataLoader(squares, batch_size=10, num_workers=1, sampler=DistributedSampler(squares)),
+        loss,
+    )
 
 
 class Shards(IterableDataset):
@@ -138,6 +143,7 @@ def iterable_dataset():
 
 
 def short_last_batch():
+    torch.manual_seed(dist.get_rank())
     data = torch.randn(7, 8)
     return net(), DataLoader(data, batch_size=4), loss
 

@@ -14,9 +14,9 @@ LOOP = Location("/train.py", 12, "train")
 ALL = (0, 1)
 
 
-def ranks(*batches: str, group: Sequence[int] = ALL) -> dict[int, Facts]:
+def ranks(*batches: str, group: Sequence[int] = ALL, loads: bool = True) -> dict[int, Facts]:
     """Return ranks with these batches, a letter each."""
-    return {rank: Facts(tuple(own), tuple(group), LOOP) for rank, own in enumerate(batches)}
+    return {rank: Facts(tuple(own), tuple(group), loads, LOOP) for rank, own in enumerate(batches)}
 
 
 @pytest.mark.parametrize(
@@ -50,8 +50,9 @@ def test_the_ranks_that_share_are_named() -> None:
     assert finding.ranks == (0, 2)
 
 
-def test_without_ddp_it_is_only_told() -> None:
-    (finding,) = judge(ranks("abcd", "abcd", group=()))
+@pytest.mark.parametrize("facts", [ranks("ab", "ab", group=()), ranks("ab", "ab", loads=False)])
+def test_without_ddp_or_a_loader_it_is_only_told(facts: dict[int, Facts]) -> None:
+    (finding,) = judge(facts)
     assert finding.severity is Severity.INFO
 
 
