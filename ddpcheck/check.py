@@ -132,6 +132,7 @@ class Context:
     that run on one machine, whatever their hosts are called. ``script`` is the file of the user's
     target, or '' for a built-in one. ``gpus`` are those that this process sees, whether it uses
     them or not; ``asked_backend`` is what the user asked for: auto, gloo or nccl.
+    ``watches`` is whether a script of the user's is watched, which chooses its devices itself.
     ``mesh`` is the device mesh that was asked for, if any.
     ``nccl_log`` is the file of NCCL's log of the group, '' where there is none.
     ``baseline`` has the facts of an earlier report by check id and rank, on rank 0 alone; what is
@@ -152,6 +153,7 @@ class Context:
     script: str = ""
     gpus: int = 0
     asked_backend: str = "auto"
+    watches: bool = False
     mesh: tuple[Axis, ...] = ()
     baseline: Mapping[str, Mapping[int, Any]] = field(default_factory=dict)
     baseline_bound_ratio: float = 0.05

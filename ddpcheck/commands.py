@@ -58,8 +58,12 @@ def watch(settings: WatchSettings, options: LaunchOptions, argv: Sequence[str]) 
     """Carry out ``ddpcheck watch``: as one rank inside a launcher, or start the ranks."""
     from ddpcheck.watch.script import require_script
 
-    if settings.select or settings.skip:
-        select(catalogue(), settings.select, settings.skip)
+    chosen = select(catalogue(), settings.select, settings.skip)
+    if not any(check.is_observer for check in chosen):
+        raise UsageError(
+            "--select and --skip leave no check that looks on at a training: 'ddpcheck list' shows "
+            "which do, in the families gradients, buffers and data"
+        )
     require_script(settings.script, is_module=settings.is_module)
     if started_by_launcher(os.environ):
         require_one_rank(os.environ, options.nproc_per_node)

@@ -48,19 +48,21 @@ class Observer:
 
     def __init__(self, ctx: Context) -> None:
         self._device = ctx.device
-        self._watch: BatchNormWatch | None = None
+        self._watches: list[BatchNormWatch] = []
 
     def on_placed(self, module: nn.Module) -> None:
         """Find and hook the layers: wrapping may refuse them."""
         from ddpcheck.watch.batchnorm import BatchNormWatch
 
-        self._watch = BatchNormWatch(module)
+        self._watches.append(BatchNormWatch(module))
+        self._device = next((str(each.device) for each in module.parameters()), self._device)
 
     def facts(self) -> Facts:
         """Return the layers; raises Skip when there was no target to look at."""
-        if self._watch is None:
+        if not self._watches:
             raise Skip("the target was not built")
-        return Facts(self._device, self._watch.close())
+        layers = [watch.close() for watch in self._watches]
+        return Facts(self._device, layers[0])
 
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:

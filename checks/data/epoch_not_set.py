@@ -23,8 +23,8 @@ from ddpcheck.measures.digests import short_digest
 if TYPE_CHECKING:
     from ddpcheck.watch.feeds import Feed
 
-# Equal orders of so few samples may be chance: 5 samples have 120 orders.
-LEAST_SAMPLES_COUNT = 6
+# Equal orders of so few samples may be chance: 8 samples have 40,320 orders.
+LEAST_SAMPLES_COUNT = 8
 KEPT_BATCHES_COUNT = 64
 KEPT_EPOCHS_COUNT = 4
 
@@ -56,12 +56,14 @@ class Observer:
         self._epochs: dict[int, list[list[str]]] = {}
         self._samples: dict[int, int] = {}
         self._current: Feed | None = None
-        self._trained: set[int] = set()
+        self._trained: set[tuple[int, int]] = set()
+        self._numbers: dict[int, list[int]] = {}
 
     def on_epoch(self, feed: Feed) -> None:
         """Begin another epoch of this loader."""
         self._feeds[feed.number] = feed
         self._epochs.setdefault(feed.number, []).append([])
+        self._numbers.setdefault(feed.number, []).append(feed.epoch)
 
     def on_indices(self, feed: Feed, indices: Any) -> None:
         """Keep a digest of the samples of a batch."""
@@ -76,25 +78,32 @@ class Observer:
         """Remember whose batch comes next."""
         self._current = feed
 
-    def on_step(self, _step: int) -> None:
+    def on_loss(self, _step: int, _loss: object) -> None:
         """Note that the last batch was trained on: the order of an evaluation may be the same."""
         if self._current is not None:
-            self._trained.add(self._current.number)
+            self._trained.add((self._current.number, self._current.epochs - 1))
 
     def facts(self) -> Facts:
         """Return the orders; raises Skip where no DataLoader was iterated."""
         if not self._feeds:
             raise Skip("no DataLoader was iterated by the script")
-        own = [number for number in sorted(self._trained) if _shuffles(self._feeds[number])]
-        orders = tuple(
-            Order(
-                self._feeds[number].location,
-                tuple(tuple(each) for each in self._epochs[number][:KEPT_EPOCHS_COUNT]),
-                self._samples.get(number, 0),
-            )
-            for number in own
+        shuffling = [number for number, feed in sorted(self._feeds.items()) if feed.shuffles]
+        orders = tuple(self._order(number) for number in shuffling)
+        return Facts(orders, len(self._feeds) - len(orders))
+
+    def _order(self, number: int) -> Order:
+        """Return the iterations that were trained on, as long as nobody has told an epoch."""
+        told = self._numbers[number]
+        epochs = enumerate(self._epochs[number][:KEPT_EPOCHS_COUNT])
+        return Order(
+            self._feeds[number].location,
+            tuple(
+                tuple(batches)
+                for at, batches in epochs
+                if (number, at) in self._trained and told[at] == told[0]
+            ),
+            self._samples.get(number, 0),
         )
-        return Facts(orders, len(self._feeds) - len(own))
 
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:
@@ -116,7 +125,7 @@ def summarize(facts: Mapping[int, Facts]) -> str:
 
 
 def _is_again(order: Order) -> bool:
-    if len(order.epochs) == 1 or not order.epochs[0]:
+    if len(order.epochs) <= 1 or not order.epochs[0]:
         return False
     first, second = order.epochs[:2]
     count = min(len(first), len(second))
@@ -137,11 +146,3 @@ def _finding(ranks: Mapping[int, Order]) -> Finding:
         confidence=Confidence.HIGH,
         location=order.location,
     )
-
-
-def _shuffles(feed: Feed) -> bool:
-    from torch.utils.data.distributed import DistributedSampler
-
-    sampler = getattr(feed.loader, "sampler", None)
-    batches = getattr(getattr(feed.loader, "batch_sampler", None), "sampler", None)
-    return any(isinstance(each, DistributedSampler) and each.shuffle for each in (sampler, batches))

@@ -53,7 +53,7 @@ class Observer:
         self._host = ctx.host
         self._open_count = 0
         watch = self._watch = LoaderWatch(SIGNS)
-        self.on_built, self.on_raise = watch.on_built, watch.on_raise
+        self.on_built, self.on_fed, self.on_raise = watch.on_built, watch.on_fed, watch.on_raise
 
     def on_batch(self, step: int, batch: object) -> None:
         """Count: the workers' pipes and the sockets to the other ranks are open by now."""

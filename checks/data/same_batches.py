@@ -25,6 +25,7 @@ from ddpcheck.measures.words import spans
 
 if TYPE_CHECKING:
     from ddpcheck.target.live import Trained
+    from ddpcheck.watch.batches import Keepsake
     from ddpcheck.watch.feeds import Feed
 
 # One batch may be the same by chance, or on purpose: to see whether a model can learn it.
@@ -33,29 +34,32 @@ KEPT_BATCHES_COUNT = 16
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """A digest of each of the first batches that were trained on.
+    """A digest of each of the first batches that were trained on, and of what went into the model.
 
     ``group`` are the ranks among which DDP averages this rank's gradients, empty without DDP;
     ``loads`` is whether the batches come from a DataLoader: others may be made up for a test.
+    ``inputs`` are empty where they were not seen.
     """
 
     batches: tuple[str, ...]
+    inputs: tuple[str, ...] = ()
     group: tuple[int, ...] = ()
     loads: bool = True
     location: Location | None = None
 
 
 class Observer:
-    """Keeps digests of batches that a step followed on."""
+    """Keeps the beginnings of batches that a backward pass followed on."""
 
     def __init__(self, ctx: Context) -> None:
         del ctx
         self._group: tuple[int, ...] = ()
         self._loads = False
-        self._location: Location | None = None
         self._fed: Feed | None = None
-        self._waiting: list[str] = []
-        self._batches: list[str] = []
+        self._trained: Feed | None = None
+        self._waiting: list[tuple[Feed | None, Keepsake]] = []
+        self._batches: list[Keepsake] = []
+        self._inputs: list[Keepsake] = []
 
     def on_built(self, live: Trained) -> None:
         """Note among which ranks gradients are averaged."""
@@ -68,28 +72,42 @@ class Observer:
 
     def on_fed(self, feed: Feed) -> None:
         """Remember whose batch comes next."""
-        self._fed = feed
+        self._fed, self._loads = feed, True
 
     def on_batch(self, _step: int, batch: Any) -> None:
         """Look at a batch; whether it is trained on is seen later."""
-        from ddpcheck.watch.batches import batch_digest
+        from ddpcheck.watch.batches import Keepsake
 
         if len(self._batches) < KEPT_BATCHES_COUNT:
-            self._waiting.append(batch_digest(batch))
+            # Of an evaluation before the training, the last ones do.
+            self._waiting = self._waiting[-KEPT_BATCHES_COUNT:]
+            self._waiting.append((self._fed, Keepsake(batch)))
 
-    def on_step(self, _step: int) -> None:
-        """Keep what has come since the last step."""
-        self._batches += self._waiting
+    def on_inputs(self, _step: int, inputs: Any) -> None:
+        """Look at what goes into the model: a rank may take its part of a batch of all."""
+        from ddpcheck.watch.batches import Keepsake
+
+        if len(self._inputs) < KEPT_BATCHES_COUNT:
+            self._inputs.append(Keepsake(inputs))
+
+    def on_loss(self, _step: int, _loss: object) -> None:
+        """Keep what has come since the last backward pass, of the loader that came last."""
+        self._batches += [kept for feed, kept in self._waiting if feed is self._fed]
         self._waiting.clear()
-        if self._location is None and self._fed is not None:
-            self._location = self._fed.location
+        self._trained = self._trained or self._fed
 
     def facts(self) -> Facts:
         """Return what was seen; raises Skip where no batch was trained on that tells anything."""
-        if not any(self._batches):
+        batches = tuple(kept.digest() for kept in self._batches[:KEPT_BATCHES_COUNT])
+        if not any(batches):
             raise Skip("no batch of a DataLoader was trained on that could be compared")
-        batches = tuple(self._batches[:KEPT_BATCHES_COUNT])
-        return Facts(batches, self._group, self._loads, self._location)
+        return Facts(
+            batches=batches,
+            inputs=tuple(kept.digest() for kept in self._inputs),
+            group=self._group,
+            loads=self._loads,
+            location=self._trained.location if self._trained else None,
+        )
 
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:
@@ -97,11 +115,16 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
     found: list[Finding] = []
     for group, members in grouped({rank: own.group for rank, own in facts.items()}).items():
         count = min(len(facts[rank].batches) for rank in members)
-        alike = grouped({rank: facts[rank].batches[:count] for rank in members})
-        for batches, ranks in alike.items():
+        seen = min(len(facts[rank].inputs) for rank in members)
+        alike = grouped(
+            {rank: (facts[rank].batches[:count], facts[rank].inputs[:seen]) for rank in members}
+        )
+        for (batches, _), ranks in alike.items():
             if len(ranks) > 1 and len(set(batches) - {""}) >= LEAST_BATCHES_COUNT:
-                loads = all(facts[rank].loads for rank in ranks)
-                found.append(_finding(ranks, facts, count, is_sure=bool(group) and loads))
+                # Where only some share, they may be ranks of one tensor-parallel group.
+                is_whole = len(ranks) == len(members) and bool(group)
+                is_sure = is_whole and all(facts[rank].loads for rank in ranks)
+                found.append(_finding(ranks, facts, count, is_sure=is_sure))
     return found
 
 

@@ -45,6 +45,7 @@ class Observer:
 
     def __init__(self, ctx: Context) -> None:
         self._device = ctx.device
+        self._watches = ctx.watches
         self._placed = False
         self._live: Trained | None = None
         self._hook: RemovableHandle | None = None
@@ -76,10 +77,12 @@ class Observer:
         """Look at the optimizer's state and at contexts elsewhere; return it all."""
         from ddpcheck.target.contexts import contexts_elsewhere
 
-        if not self._placed:
-            raise Skip("the target was not built")
         if self._hook is not None:
             self._hook.remove()
+        if self._watches:
+            raise Skip("a script chooses its devices itself: try its model with run --target")
+        if not self._placed:
+            raise Skip("the target was not built")
         if self._live is not None:
             self._look("optimizer state", self._optimizer_state(self._live))
         wrong = [(what, name, where) for (what, name), where in self._seen.items() if where]

@@ -11,7 +11,6 @@ What to do
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -22,6 +21,10 @@ from ddpcheck.finding import Finding
 
 if TYPE_CHECKING:
     import torch
+
+
+# Enough for the steps that are watched; more would only take memory.
+KEPT_LOSSES_COUNT = 4096
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -37,21 +40,24 @@ class Observer:
     def __init__(self, ctx: Context) -> None:
         del ctx
         self._steps = 0
-        self._bad: int | None = None
+        self._fine: list[tuple[int, torch.Tensor]] = []
 
     def on_loss(self, step: int, loss: torch.Tensor) -> None:
         """Note the first step whose loss is not finite."""
         if loss.is_meta:
             return  # it has no value: devices/wrong-device says so
         self._steps = step + 1
-        if self._bad is None and not math.isfinite(float(loss.detach())):
-            self._bad = step
+        if len(self._fine) < KEPT_LOSSES_COUNT:
+            # Its value is asked for at the end: a GPU would have to be waited for.
+            local = getattr(loss, "to_local", None)
+            own = local() if local is not None else loss
+            self._fine.append((step, own.detach().isfinite().all()))
 
     def facts(self) -> Facts:
         """Return what was seen; raises Skip when there was no loss."""
         if not self._steps:
             raise Skip("no loss was computed")
-        return Facts(self._steps, self._bad)
+        return Facts(self._steps, next((step for step, fine in self._fine if not fine), None))
 
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:

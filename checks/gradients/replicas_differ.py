@@ -20,6 +20,7 @@ import msgspec
 
 from ddpcheck.check import Context, Skip
 from ddpcheck.finding import Confidence, Finding, Severity
+from ddpcheck.measures.peers import grouped
 from ddpcheck.measures.sketch import Difference, Sketch, first_difference
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ GRADIENT_STEPS = 2
 class Facts(msgspec.Struct, frozen=True):
     """Sketches by parameter name, in model order; gradients by step.
 
-    ``unit`` is the relative rounding unit (eps) of the coarsest parameter dtype.
+    ``unit`` is the relative rounding unit (eps) of the coarsest parameter dtype. ``group`` are the
+    ranks that DDP keeps alike, empty where there is no DDP to say so.
     """
 
     unit: float
@@ -45,14 +47,16 @@ class Facts(msgspec.Struct, frozen=True):
     gradients: list[dict[str, Sketch]]
     after: dict[str, Sketch]
     steps: int
+    group: tuple[int, ...] = ()
 
 
 class Observer:
     """Sketches parameters before and after, and the gradients of the first steps."""
 
     def __init__(self, ctx: Context) -> None:
-        del ctx
+        self._group = () if ctx.watches else tuple(range(ctx.world_size))
         self._live: Trained | None = None
+        self._apart: set[str] = set()
         self._unit = 0.0
         self._before: dict[str, Sketch] = {}
         self._gradients: list[dict[str, Sketch]] = []
@@ -63,6 +67,10 @@ class Observer:
         import torch
 
         self._live = live
+        if live.ddp is not None:
+            ranks = torch.distributed.get_process_group_ranks(live.ddp.process_group)
+            self._group = tuple(sorted(ranks))
+            self._apart = set(live.ddp.parameters_to_ignore)
         parameters = list(live.module.parameters())
         floating = [p.dtype for p in parameters if p.is_floating_point()]
         self._unit = max((torch.finfo(dtype).eps for dtype in floating), default=0.0)
@@ -80,28 +88,40 @@ class Observer:
     def facts(self) -> Facts:
         """Return the sketches, with those of the parameters as they are now."""
         after = self._sketch(lambda parameter: parameter)
-        return Facts(self._unit, self._before, self._gradients, after, self._steps)
+        return Facts(self._unit, self._before, self._gradients, after, self._steps, self._group)
 
     def _sketch(self, pick: Callable[[torch.Tensor], torch.Tensor | None]) -> dict[str, Sketch]:
         from ddpcheck.target.sketch import sketch_all
 
         if self._live is None:
             raise Skip("the target was not built")
-        named = list(self._live.module.named_parameters())
+        named = [n for n in self._live.module.named_parameters() if n[0] not in self._apart]
         if any(hasattr(p, "placements") or hasattr(p, "_fsdp_flattened") for _, p in named):
             raise Skip("the parameters are sharded: ranks hold different parts by design")
         return sketch_all((name, pick(parameter)) for name, parameter in named)
 
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:
-    """Return one finding: the earliest moment at which the replicas differ.
+    """Return one finding for each group: the earliest moment at which its replicas differ."""
+    groups = grouped({rank: own.group for rank, own in facts.items()})
+    return [
+        each
+        for group, ranks in groups.items()
+        for each in _judged({rank: facts[rank] for rank in ranks}, is_sure=bool(group))
+    ]
+
+
+def _judged(facts: Mapping[int, Facts], *, is_sure: bool) -> list[Finding]:
+    """Return the finding for one group, if there is one.
 
     Gradients that differ are no fault by themselves (an optimizer may average later): they
     are the cause when parameters differ afterwards.
     """
     before = first_difference({rank: fact.before for rank, fact in facts.items()})
     if before:
-        return [_finding(facts, before, "parameters differ before the first step", "parameter")]
+        return [
+            _finding(facts, before, "parameters differ before the first step", "parameter", is_sure)
+        ]
     after = first_difference({rank: fact.after for rank, fact in facts.items()})
     if not after or len({fact.steps for fact in facts.values()}) > 1:
         return []  # a rank that stopped in another step is elsewhere: gradients/step-raised
@@ -110,12 +130,12 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
         cause = first_difference({rank: fact.gradients[step] for rank, fact in facts.items()})
         if cause:
             title = f"gradients of step {step} are not synchronized"
-            return [_finding(facts, cause, title, "gradient of")]
+            return [_finding(facts, cause, title, "gradient of", is_sure)]
     steps = max(fact.steps for fact in facts.values())
     seen = any(gradients for fact in facts.values() for gradients in fact.gradients)
     though = ", though gradients were equal" if seen else ""
     title = f"parameters differ after {steps} steps{though}"
-    return [_finding(facts, after, title, "parameter")]
+    return [_finding(facts, after, title, "parameter", is_sure)]
 
 
 def summarize(facts: Mapping[int, Facts]) -> str:
@@ -124,9 +144,12 @@ def summarize(facts: Mapping[int, Facts]) -> str:
     return f"{len(fact.after)} parameters compared on {len(facts)} ranks over {fact.steps} steps"
 
 
-def _finding(facts: Mapping[int, Facts], found: Difference, title: str, what: str) -> Finding:
+def _finding(
+    facts: Mapping[int, Facts], found: Difference, title: str, what: str, is_sure: bool
+) -> Finding:
     limit = ROUNDING_UNITS * max(fact.unit for fact in facts.values())
-    rounding = found.relative <= limit
+    # Without DDP nobody says that these ranks hold one model: stages of a pipeline do not.
+    rounding = found.relative <= limit or not is_sure
     return Finding(
         title=title,
         message=f"{what} {found.name} is the first of {found.differing} that differ; relative "

@@ -49,7 +49,7 @@ class Observer:
     def __init__(self, ctx: Context) -> None:
         del ctx
         self._live: Trained | None = None
-        self._hooks: list[RemovableHandle] = []
+        self._hooks: dict[str, RemovableHandle] = {}
         self._reached: set[str] = set()
         self._unused: dict[str, None] = {}
         self._steps = 0
@@ -57,22 +57,22 @@ class Observer:
     def on_built(self, live: Trained) -> None:
         """Put a hook on every trainable parameter."""
         self._live = live
-        for name, parameter in live.module.named_parameters():
-            if parameter.requires_grad:
-                self._hooks.append(parameter.register_hook(partial(self._reach, name)))
+        self._hook_all()
 
     def on_gradients(self, step: int) -> None:
         """Collect the names of those that were not reached in this step."""
+        if self._live is None or not self._reached:
+            return  # there was no backward pass of this model
         self._steps = step + 1
-        if self._live is not None:
-            named = self._live.module.named_parameters()
-            missed = [n for n, p in named if p.requires_grad and n not in self._reached]
-            self._unused.update(dict.fromkeys(missed))
+        named = self._live.module.named_parameters()
+        hooked = [n for n, p in named if p.requires_grad and n in self._hooks]
+        self._unused.update(dict.fromkeys(n for n in hooked if n not in self._reached))
         self._reached.clear()
+        self._hook_all()  # some may have been frozen until now
 
     def facts(self) -> Facts:
         """Return what was seen; raises Skip when no backward pass came to its end."""
-        for hook in self._hooks:
+        for hook in self._hooks.values():
             hook.remove()
         if self._live is None or not self._steps:
             raise Skip("no backward pass came to its end")
@@ -80,6 +80,11 @@ class Observer:
         copes = ddp is None or bool(ddp.find_unused_parameters or ddp.static_graph)
         trainable = sum(p.requires_grad for p in self._live.module.parameters())
         return Facts(tuple(self._unused), trainable, copes, self._steps)
+
+    def _hook_all(self) -> None:
+        for name, parameter in self._live.module.named_parameters() if self._live else ():
+            if parameter.requires_grad and name not in self._hooks:
+                self._hooks[name] = parameter.register_hook(partial(self._reach, name))
 
     def _reach(self, name: str, _gradient: object) -> None:
         self._reached.add(name)

@@ -155,6 +155,11 @@ class Rank:
                     leave_cause(os.environ, end.cause)
             self._channel.tell(f"farewell/{member}", [])
 
+    def _leave_script(self, member: int) -> None:
+        """Leave the user's script to itself: it may go on for long."""
+        self._leave(member)
+        self._mail.close()
+
     def _follow(self, present: Present, member: int) -> int:
         # The first that leads may be lost in the roll call, and so may its successor.
         patience_s = 3 * self._task.deadline_s + LEADER_SLACK_S
@@ -182,7 +187,9 @@ class Rank:
         if isinstance(settings, WatchSettings):
             # Only who watches needs what it takes.
             watching = import_module("ddpcheck.engine.watching")
-            make = partial(watching.WatchWork, watch=settings, leave=partial(self._leave, member))
+            make = partial(
+                watching.WatchWork, watch=settings, leave=partial(self._leave_script, member)
+            )
         return make(
             settings=settings,
             who=self._who,

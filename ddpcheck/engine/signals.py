@@ -44,6 +44,14 @@ class SignalMail:
         names = [signal.Signals(each).name for each in numbers if each in REQUESTS_TO_END]
         return names[0] if names else ""
 
+    def close(self) -> None:
+        """Let signals mean what they mean to Python, but for those that others handle by now."""
+        signal.set_wakeup_fd(-1)
+        for number in REQUESTS_TO_END:
+            if signal.getsignal(number) is _heard:
+                usual = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+                signal.signal(number, usual)
+
 
 def _heard(_number: int, _frame: FrameType | None) -> None:
     """Do nothing: the sentinel reads the descriptor."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 from ddpcheck.check import Stage
 from ddpcheck.engine.channel import Decision, End
 from ddpcheck.engine.entries import Ended, Entry
+from ddpcheck.engine.group import abort_group
 from ddpcheck.engine.plan import UNBOUNDED_S
 from ddpcheck.engine.probing import RAISED_BY_CODE, crash_of
 from ddpcheck.engine.work import LEADER_SLACK_S, RankWork, facts_or_raise
@@ -44,13 +44,15 @@ class WatchWork(RankWork):
         """Run the script under the observers; return the verdict's exit code, or the script's."""
         # The store of the run is at MASTER_PORT, as a launcher's own would be.
         os.environ["TORCHELASTIC_USE_AGENT_STORE"] = "True"
+        os.environ.setdefault("TORCHELASTIC_RESTART_COUNT", "0")  # torch 2.4 reads it then
         self._hooks = Hooks(self._begin_stream, self.watch.steps, self._enough)
         self._hooks.install()
         self._recording.__enter__()
         self.whereabouts.enter(SCRIPT, UNBOUNDED_S)
         status = self._run_script()
-        verdict = self._conclude() if self._code is None else self._code
-        return verdict or status
+        if self._code is not None:  # the report came before, and the script went on by itself
+            return status
+        return self._conclude(at_end=True) or status
 
     def _run_script(self) -> int:
         try:
@@ -64,7 +66,7 @@ class WatchWork(RankWork):
 
     def _tell_of(self, error: BaseException) -> None:
         """Show what the script raised, as Python would, and let the others know of it."""
-        traceback.print_exception(error.with_traceback(script_part(error.__traceback__)))
+        sys.excepthook(type(error), error, script_part(error.__traceback__))
         sys.stderr.flush()
         if self._code is None:
             self._hooks.raised(error)
@@ -76,19 +78,19 @@ class WatchWork(RankWork):
         return self._has_raised
 
     def _begin_stream(self, device: str) -> EventStream:
-        self.context = replace(self.context, device=device)
+        self.context = replace(self.context, device=device, watches=True)
         (step,) = self.steps
         self._observers = {check.id: check.observer(self.context) for check in step.observers}
         return EventStream(self._observers)
 
     def _enough(self) -> None:
         """Report in the middle of the script; then let it go on by itself, or end it."""
-        code = self._conclude()
+        code = self._conclude(at_end=False)
         if self.watch.then == "stop":
             raise SystemExit(code)
 
-    def _conclude(self) -> int:
-        """Tell what the observers saw, hear the verdict, and leave nothing of ddpcheck behind."""
+    def _conclude(self, *, at_end: bool) -> int:
+        """Tell what the observers saw, hear the verdict, and end what is beside the script."""
         stream = self._hooks.stream()
         self._hooks.close()
         self._recording.__exit__(None, None, None)
@@ -103,6 +105,8 @@ class WatchWork(RankWork):
         last = Ended(step.stage.value, self.journal.broken, self.whereabouts.box.digest)
         self.channel.tell(f"{step.stage.value}/{self.seat}", [*told, last])
         self.journal.write([last])
+        if at_end:
+            abort_group()  # as the end of the process would: peers that wait for it fail at once
         self.channel.hear(f"decision/{step.stage.value}", Decision, UNBOUNDED_S)
         end = self.channel.hear(ENDED, End, LEADER_SLACK_S)
         self._code = end.exit_code if end else ExitCode.INCOMPLETE

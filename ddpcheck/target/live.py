@@ -126,9 +126,11 @@ def _mapping_like(batch: Mapping[Any, Any], entries: dict[Any, Any]) -> Mapping[
 
 def tensors_in(batch: Any) -> list[torch.Tensor]:
     """Return every tensor in the batch, in order."""
-    found: list[torch.Tensor] = []
-    map_tensors(batch, found.append)
-    return found
+    if isinstance(batch, torch.Tensor):
+        return [batch]
+    parts = batch.values() if isinstance(batch, Mapping) else batch
+    is_container = isinstance(batch, Mapping | list | tuple)
+    return [tensor for part in parts for tensor in tensors_in(part)] if is_container else []
 
 
 def moved(batch: Any, device: str) -> Any:

@@ -1,4 +1,4 @@
-"""What is in a batch, short enough to be compared between ranks."""
+"""What is in a batch, short enough to be kept and compared between ranks."""
 
 from __future__ import annotations
 
@@ -13,23 +13,22 @@ from ddpcheck.target.live import tensors_in
 KEPT_ELEMENTS = 4096
 
 
-def batch_digest(batch: Any) -> str:
-    """Return a digest of a batch's tensors, or '' where they tell nothing.
+class Keepsake:
+    """A copy of the first elements of a batch's tensors, where they are: nothing waits for a GPU."""
 
-    That is where there are none, where they are on a GPU, which would have to be waited for, and
-    where all elements are equal, as in made-up data.
-    """
-    tensors = [each for each in tensors_in(batch) if each.layout is torch.strided and each.numel()]
-    if not tensors or any(each.device.type != "cpu" for each in tensors):
-        return ""
-    heads = [each.detach().reshape(-1)[:KEPT_ELEMENTS].contiguous() for each in tensors]
-    if all(bool((head == head[0]).all()) for head in heads):
-        return ""
-    told = (
-        f"{t.dtype} {tuple(t.shape)}".encode() + _bytes(h)
-        for t, h in zip(tensors, heads, strict=True)
-    )
-    return short_digest(b"|".join(told))
+    def __init__(self, batch: Any) -> None:
+        plain = (each for each in tensors_in(batch) if each.layout is torch.strided)
+        tensors = [each.detach() for each in plain if each.numel() and not each.is_meta]
+        self._shapes = [f"{each.dtype} {tuple(each.shape)}" for each in tensors]
+        self._heads = [each.reshape(-1)[:KEPT_ELEMENTS].clone() for each in tensors]
+
+    def digest(self) -> str:
+        """Return a digest, or '' where the tensors tell nothing: all made of one value, say."""
+        heads = [head.cpu() for head in self._heads]
+        if all(bool((head == head[0]).all()) for head in heads):
+            return ""
+        told = zip(self._shapes, heads, strict=True)
+        return short_digest(b"|".join(shape.encode() + _bytes(head) for shape, head in told))
 
 
 def _bytes(head: torch.Tensor) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,6 +18,26 @@ from ddpcheck.measures.batchnorm import Layer
 KEPT_CHANNELS = 16
 
 
+class Look:
+    """A hook that copies of its layer do not have: an average of the model, say."""
+
+    def __init__(self, look: Callable[..., None]) -> None:
+        self._look = look
+
+    def __call__(self, *given: Any) -> None:
+        """Look at what goes into the layer; a compiler has nothing to trace here."""
+        if not torch.compiler.is_compiling():
+            self._look(*given)
+
+    def __deepcopy__(self, _memo: object) -> Callable[..., None]:
+        """Return a hook that does nothing."""
+        return _nothing
+
+
+def _nothing(*_given: Any) -> None:
+    """Be the hook of a copy."""
+
+
 class BatchNormWatch:
     """Keeps the statistics of the last training batch that each layer of a model saw."""
 
@@ -27,7 +47,7 @@ class BatchNormWatch:
         for name, module in model.named_modules():
             if isinstance(module, _BatchNorm):
                 self._layers[name] = _described(name, module)
-                look = partial(self._look, name)
+                look = Look(partial(self._look, name))
                 self._hooks.append(module.register_forward_pre_hook(look, with_kwargs=True))
 
     def close(self) -> tuple[Layer, ...]:

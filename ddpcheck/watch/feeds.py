@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from torch.utils.data import DataLoader
+import torch
+from torch.utils.data.distributed import DistributedSampler
 
 from ddpcheck.finding import Location
 from ddpcheck.watch.callsite import users_line
@@ -17,11 +18,15 @@ Around = Callable[..., Any]
 
 @dataclass(eq=False)
 class Feed:
-    """One DataLoader: its number in the order of first use, and where it was first iterated."""
+    """One DataLoader: its number in the order of first use, and where it was first iterated.
+
+    ``shuffles`` is whether a DistributedSampler shuffles for it, whose epoch is ``epoch``.
+    """
 
     number: int
-    loader: DataLoader[Any]
     location: Location | None
+    shuffles: bool = False
+    epoch: int = 0
     epochs: int = 0
 
 
@@ -36,9 +41,11 @@ class Feeds:
     def __init__(self, emit: Callable[..., None], step: Callable[[], int]) -> None:
         self._emit = emit
         self._step = step
-        self._feeds: dict[int, Feed] = {}
+        self._feeds: WeakKeyDictionary[Any, Feed] = WeakKeyDictionary()
+        self._count = 0
         self._of: WeakKeyDictionary[Any, Feed] = WeakKeyDictionary()
-        self.current: Feed | None = None
+        self._loaders: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+        self.loader: Any = ()
 
     def wraps(self) -> list[tuple[str, Around]]:
         """Return the names of methods of DataLoader's iterators, and what goes around each."""
@@ -59,12 +66,15 @@ class Feeds:
         original(own, loader, first_iter)
 
     def _begin_epoch(self, own: Any, loader: Any) -> None:
-        # The loader is kept: another one must not get its number.
-        feed = self._feeds.get(id(loader))
+        feed = self._feeds.get(loader)
         if feed is None:
-            feed = Feed(len(self._feeds), loader, users_line())
-            self._feeds[id(loader)] = feed
+            feed = self._feeds[loader] = Feed(self._count, users_line())
+            self._count += 1
+        sampler = _distributed_sampler(loader)
+        feed.shuffles = sampler is not None and bool(sampler.shuffle)
+        feed.epoch = sampler.epoch if sampler is not None else 0
         self._of[own] = feed
+        self._loaders[own] = loader
         feed.epochs += 1
         self._emit("epoch", feed)
 
@@ -77,8 +87,19 @@ class Feeds:
 
     def _handing_out(self, original: Around, own: Any) -> Any:
         batch = original(own)
-        self.current = self._of.get(own)
-        if self.current is not None:
-            self._emit("fed", self.current)
-        self._emit("batch", self._step(), batch)
+        feed = self._of.get(own)
+        # An evaluation is no training: what it takes, and how much of it, is another matter.
+        if feed is not None and torch.is_grad_enabled():
+            self.loader = self._loaders[own]
+            self._emit("fed", feed)
+            self._emit("batch", self._step(), batch)
         return batch
+
+
+def _distributed_sampler(loader: Any) -> DistributedSampler[Any] | None:
+    """Return the loader's own, or that of its batches."""
+    of_batches = getattr(getattr(loader, "batch_sampler", None), "sampler", None)
+    for sampler in (getattr(loader, "sampler", None), of_batches):
+        if isinstance(sampler, DistributedSampler):
+            return sampler
+    return None

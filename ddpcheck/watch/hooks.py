@@ -10,6 +10,7 @@ import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakSet
 
 import torch
 from torch import nn
@@ -61,6 +62,8 @@ class Hooks:
         self._undo: list[Callable[[], None]] = []
         self._handles: list[RemovableHandle] = []
         self._live: Watched | None = None
+        self._ddps: WeakSet[DistributedDataParallel] = WeakSet()
+        self._strangers: WeakSet[Optimizer] = WeakSet()
         self._feeds = Feeds(lambda *told: self.stream().emit(*told), lambda: self.step)
         self._optimizer: Optimizer | None = None
         self._stepping: list[Optimizer] = []  # one may be carried out by others: ZeRO's
@@ -73,6 +76,7 @@ class Hooks:
             register_optimizer_step_post_hook(self._after_step),
         ]
         self._wrap(DistributedDataParallel, "__init__", self._making_ddp)
+        self._wrap(DistributedDataParallel, "forward", self._going_forward)
         for name, around in self._feeds.wraps():
             self._wrap(_BaseDataLoaderIter, name, around)
         self._wrap(torch.Tensor, "backward", self._going_backward)
@@ -115,18 +119,23 @@ class Hooks:
         if isinstance(module, nn.Module):
             self.stream(_device_of(module.parameters())).emit("placed", module)
         original(ddp, *arguments, **named)
-        self._handles.append(ddp.register_forward_pre_hook(self._before_forward))
+        self._ddps.add(ddp)
 
-    def _before_forward(self, ddp: DistributedDataParallel, _arguments: Any) -> None:
+    def _going_forward(self, original: Around, ddp: Any, *arguments: Any, **named: Any) -> Any:
         """Tell of the first model that is trained: a teacher, or one that is evaluated, is not."""
-        if self._live is None and ddp.training and torch.is_grad_enabled():
-            device = _device_of(ddp.parameters())
-            self._live = Watched(ddp.module, ddp, self._loader, device)
-            self.stream(device).emit("built", self._live)
+        # A compiler that reads this finds a constant, and the original.
+        if not torch.compiler.is_compiling() and ddp.training and torch.is_grad_enabled():
+            if self._live is None:
+                device = _device_of(ddp.parameters())
+                self._live = Watched(ddp.module, ddp, self._loader, device)
+                self.stream(device).emit("built", self._live)
+            if ddp is self._live.model:
+                self.stream().emit("inputs", self.step, (arguments, named))
+        return original(ddp, *arguments, **named)
 
     @property
     def _loader(self) -> Any:
-        return self._feeds.current.loader if self._feeds.current else ()
+        return self._feeds.loader
 
     def _going_backward(self, original: Around, tensor: Any, *arguments: Any, **named: Any) -> None:
         if tensor.numel() == 1:
@@ -183,16 +192,26 @@ class Hooks:
                 self._on_enough()
 
     def _trains(self, optimizer: Optimizer) -> bool:
-        """Return whether it is the optimizer of the model that is known, if there is one."""
-        if self._live is None:
+        """Return whether it is the optimizer of the model that is known, or that may be known yet.
+
+        One with tensors of its own may have copies of the model's, and a first step before any
+        forward may only make the optimizer's state: it is believed when it steps again.
+        """
+        known = self._live.module if self._live else None
+        if optimizer in self._strangers or (known is None and not self._ddps):
             return True
-        own = {id(parameter) for parameter in _parameters_of(optimizer)}
-        return any(id(parameter) in own for parameter in self._live.module.parameters())
+        if known is not None and _shares(optimizer, known):
+            return True
+        self._strangers.add(optimizer)
+        return False
 
     def _tell_of_parameters(self, optimizer: Optimizer) -> None:
-        model = ParametersOf(optimizer)
+        """Tell of a model that no forward of DDP has told of: it may be called by another way."""
         device = _device_of(_parameters_of(optimizer))
-        self._live = Watched(model, model, self._loader, device, optimizer)
+        ddp = next((each for each in self._ddps if _shares(optimizer, each)), None)
+        model = ddp or ParametersOf(optimizer)
+        module = ddp.module if ddp else model
+        self._live = Watched(module, model, self._loader, device, optimizer)
         self.stream(device).emit("built", self._live)
 
 
@@ -205,6 +224,12 @@ class ParametersOf(nn.Module):
             for place, parameter in enumerate(group["params"]):
                 if isinstance(parameter, nn.Parameter):
                     self.register_parameter(f"group {number} parameter {place}", parameter)
+
+
+def _shares(optimizer: Optimizer, module: nn.Module) -> bool:
+    """Return whether the optimizer has one of the module's parameters."""
+    own = {id(parameter) for parameter in _parameters_of(optimizer)}
+    return any(id(parameter) in own for parameter in module.parameters())
 
 
 def _parameters_of(optimizer: Optimizer) -> Iterator[torch.Tensor]:

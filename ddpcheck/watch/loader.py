@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from torch.multiprocessing.reductions import StorageWeakRef
 
     from ddpcheck.target.live import Trained
+    from ddpcheck.watch.feeds import Feed
+
+# More would only take memory, and time at the end.
+KEPT_BATCHES = 1024
 
 
 class LoaderWatch:
@@ -23,6 +27,8 @@ class LoaderWatch:
     def __init__(self, signs: tuple[str, ...] = ()) -> None:
         self._signs = signs
         self._loader: Any = None
+        self._feed: Feed | None = None
+        self._is_own = True
         self._batches: list[list[StorageWeakRef]] = []
         self._bytes = 0
         self._tensors = 0
@@ -32,10 +38,17 @@ class LoaderWatch:
         """Remember the loader."""
         self._loader = live.loader
 
+    def on_fed(self, feed: Feed) -> None:
+        """Leave out what comes of other loaders than the first one that was trained on."""
+        self._feed = self._feed or feed
+        self._is_own = feed is self._feed
+
     def on_batch(self, _step: int, batch: object) -> None:
         """Measure the batch, and remember what of it is shared with a worker, without keeping it."""
         from torch.multiprocessing.reductions import StorageWeakRef
 
+        if not self._is_own or len(self._batches) >= KEPT_BATCHES:
+            return
         storages = _storages(batch)
         self._bytes = max(self._bytes, sum(_whole_pages(each.nbytes()) for each in storages))
         self._tensors = max(self._tensors, len(storages))

@@ -21,7 +21,7 @@ def run_script(words: Sequence[str], *, is_module: bool) -> None:
         if is_module:
             runpy.run_module(name, run_name="__main__", alter_sys=True)
         else:
-            runpy.run_path(name, run_name="__main__")
+            runpy.run_path(str(Path(name).resolve()), run_name="__main__")
 
 
 def require_script(words: Sequence[str], *, is_module: bool) -> None:

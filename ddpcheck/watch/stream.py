@@ -10,6 +10,7 @@ An observer is any object with methods named after events; it has only those it 
     on_indices(feed, indices) its sampler has chosen the samples of a batch; scripts only
     on_fed(feed)              the next batch is of this DataLoader; scripts only
     on_batch(step, batch)     a batch as the loader gave it
+    on_inputs(step, inputs)   what goes into the wrapped model, arguments and named ones; scripts only
     on_loss(step, loss)       the loss before backward
     on_gradients(step)        after backward, before the optimizer's step
     on_step(step)             after the optimizer's step

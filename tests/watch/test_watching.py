@@ -12,6 +12,8 @@ from ddpcheck.errors import ExitCode
 from ddpcheck.finding import Severity
 from ddpcheck.report import RankOutcome, Verdict
 
+# Far below gloo's timeout of half an hour.
+BOUND_S = 45.0
 SCRIPT = str(Path(__file__).parent / "scripts" / "plain.py")
 
 
@@ -99,6 +101,31 @@ def test_a_rank_that_dies_is_named(tmp_path: Path) -> None:
     outcomes = {each.rank: each.outcome for each in ended.report.ranks}
     assert outcomes == {0: RankOutcome.OK, 1: RankOutcome.LOST}
     assert ended.found() == {"ranks/lost": "error"}
+
+
+def test_a_rank_that_raises_before_its_group_is_made_is_named(tmp_path: Path) -> None:
+    ended = watched(tmp_path, "--fault", "raise-early")
+    assert ended.found() == {"gradients/step-raised": "error"}
+    (finding,) = [f for f in ended.report.findings if f.severity is Severity.ERROR]
+    assert finding.ranks == (1,)
+    assert ended.took_s < BOUND_S
+
+
+def test_a_rank_that_exits_early_lets_its_peers_fail_as_they_would(tmp_path: Path) -> None:
+    ended = watched(tmp_path, "--fault", "exit-early")
+    assert ended.exit_code != 0
+    assert ended.took_s < BOUND_S
+
+
+def test_an_observer_that_raises_does_not_end_the_script(tmp_path: Path) -> None:
+    ended = watched(tmp_path, "--fault", "odd-batch", before=("--steps", "2", "--then", "continue"))
+    assert ended.stdout.count("came to its end") == 2
+
+
+def test_averages_of_the_model_can_be_copied(tmp_path: Path) -> None:
+    ended = watched(tmp_path, "--fault", "copy", before=("--steps", "0"))
+    assert ended.stdout.count("came to its end") == 2
+    assert ended.found() == {}
 
 
 def test_watching_changes_no_number(tmp_path: Path) -> None:

@@ -1,11 +1,5 @@
-from types import SimpleNamespace
-from typing import Any
-
 import pytest
-import torch
 from contexts import context_with
-from torch.utils.data import DataLoader, TensorDataset
-from torch.utils.data.distributed import DistributedSampler
 
 from ddpcheck.check import Skip
 from ddpcheck.checks.data.epoch_not_set import Facts, Observer, Order, judge, summarize
@@ -50,24 +44,21 @@ def test_only_the_rank_that_saw_it_is_named() -> None:
     assert finding.ranks == (1,)
 
 
-def feed(*, shuffle: bool = True) -> Feed:
-    data = TensorDataset(torch.arange(16))
-    sampler: DistributedSampler[Any] = DistributedSampler(
-        data, num_replicas=2, rank=0, shuffle=shuffle
-    )
-    return Feed(0, DataLoader(data, batch_size=4, sampler=sampler), LOOP)
+def feed(*, shuffles: bool = True) -> Feed:
+    return Feed(0, LOOP, shuffles=shuffles)
 
 
-def seen(own: Feed, *, trained: bool = True) -> Facts:
-    """Return what is seen of two epochs whose order is the same."""
+def seen(own: Feed, *, trained: tuple[int, ...] = (0, 1), told: tuple[int, ...] = (0, 0)) -> Facts:
+    """Return what is seen of two iterations whose order is the same, with these epochs told."""
     observer = Observer(context_with())
-    for _ in range(2):
+    for epoch in range(2):
+        own.epochs, own.epoch = epoch + 1, told[epoch]
         observer.on_epoch(own)
         for batch in ([3, 1, 5, 2], [0, 4, 6, 7]):
             observer.on_indices(own, batch)
             observer.on_fed(own)
-            if trained:
-                observer.on_step(0)
+            if epoch in trained:
+                observer.on_loss(0, None)
     return observer.facts()
 
 
@@ -76,21 +67,21 @@ def test_what_training_takes_is_compared() -> None:
     assert "the first 2 batches of epochs 0 and 1" in finding.message
 
 
-def test_an_evaluation_may_have_the_same_order_each_time() -> None:
-    facts = seen(feed(), trained=False)
-    assert judge({0: facts}) == []
-    assert "no loader" in summarize({0: facts})
+@pytest.mark.parametrize("trained", [(), (0,), (1,)])
+def test_an_evaluation_or_a_look_may_have_the_same_order(trained: tuple[int, ...]) -> None:
+    assert judge({0: seen(feed(), trained=trained)}) == []
+
+
+def test_an_epoch_that_was_told_is_silent() -> None:
+    assert judge({0: seen(feed(), told=(0, 1))}) == []
 
 
 def test_a_sampler_that_does_not_shuffle_is_left_alone() -> None:
-    assert judge({0: seen(feed(shuffle=False))}) == []
+    facts = {0: seen(feed(shuffles=False))}
+    assert judge(facts) == []
+    assert "no loader" in summarize(facts)
 
 
 def test_no_loader_at_all_is_a_skip() -> None:
     with pytest.raises(Skip, match="no DataLoader"):
         Observer(context_with()).facts()
-
-
-def test_an_iterable_dataset_has_no_sampler_of_that_kind() -> None:
-    loader: Any = SimpleNamespace(sampler=None, batch_sampler=None)
-    assert judge({0: seen(Feed(0, loader, LOOP))}) == []

@@ -23,8 +23,10 @@ def rank(
     after: Sketches = END,
     unit: float = FLOAT32,
     steps: int = 4,
+    *,
+    group: tuple[int, ...] = (0, 1),
 ) -> Facts:
-    return Facts(unit, before, list(gradients), after, steps)
+    return Facts(unit, before, list(gradients), after, steps, group)
 
 
 def ranks(world: int, *odd: int, fact: Facts | None = None) -> Ranks:
@@ -204,3 +206,15 @@ def test_gradients_that_were_not_seen_are_not_said_to_be_equal(
 
 def test_summary() -> None:
     assert summarize(ranks(8)) == "2 parameters compared on 8 ranks over 4 steps"
+
+
+def test_groups_of_replicas_are_judged_by_themselves() -> None:
+    other = rank(after=OTHER_END, group=(2, 3))
+    assert judge({0: rank(), 1: rank(), 2: other, 3: other}) == []
+    (finding,) = judge({0: rank(), 1: rank(), 2: other, 3: rank(group=(2, 3))})
+    assert set(finding.ranks) <= {2, 3}
+
+
+def test_without_ddp_a_difference_is_only_told() -> None:
+    (finding,) = judge({0: rank(group=()), 1: rank(after=OTHER_END, group=())})
+    assert finding.severity is Severity.INFO
