@@ -1,9 +1,8 @@
 """BatchNorm normalizes with the statistics of one rank's batch.
 
 Why it matters
-    Each rank sees only its own part of the batch. With few samples a rank, the mean and
-    variance are noise, and accuracy falls with the number of ranks. The running statistics
-    of a saved model are those of rank 0 alone.
+    Each rank sees only its own part of the batch. With few samples a rank, mean and variance are
+    noise, and accuracy falls with the number of ranks. A saved model has rank 0's statistics.
 
 What to do
     On GPUs, convert before wrapping: SyncBatchNorm.convert_sync_batchnorm(model). Or use a
@@ -61,8 +60,7 @@ class Observer:
         """Return the layers; raises Skip when there was no target to look at."""
         if not self._watches:
             raise Skip("the target was not built")
-        layers = [watch.close() for watch in self._watches]
-        return Facts(self._device, layers[0])
+        return Facts(self._device, *[watch.close() for watch in self._watches][:1])
 
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:

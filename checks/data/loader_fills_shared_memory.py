@@ -53,8 +53,7 @@ class Observer:
         self._host = ctx.host
         self._space: Space | None = None
         watch = self._watch = LoaderWatch(SIGNS)
-        self.on_built, self.on_batch, self.on_raise = watch.on_built, watch.on_batch, watch.on_raise
-        self.on_fed = watch.on_fed
+        self.on_built, self.on_fed, self.on_batch, self.on_raise = watch.handlers
 
     def on_placed(self, _module: object) -> None:
         """Look while no rank has begun: all of them meet in the wrapping, which comes next."""

@@ -44,8 +44,7 @@ class Observer:
     """Looks at every tensor that training touches, in its first step and after its last."""
 
     def __init__(self, ctx: Context) -> None:
-        self._device = ctx.device
-        self._watches = ctx.watches
+        self._device, self._watches = ctx.device, ctx.watches
         self._placed = False
         self._live: Trained | None = None
         self._hook: RemovableHandle | None = None

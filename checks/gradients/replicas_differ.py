@@ -56,7 +56,6 @@ class Observer:
     def __init__(self, ctx: Context) -> None:
         self._group = () if ctx.watches else tuple(range(ctx.world_size))
         self._live: Trained | None = None
-        self._apart: set[str] = set()
         self._unit = 0.0
         self._before: dict[str, Sketch] = {}
         self._gradients: list[dict[str, Sketch]] = []
@@ -64,16 +63,12 @@ class Observer:
 
     def on_built(self, live: Trained) -> None:
         """Sketch the parameters that training starts from."""
-        import torch
+        from ddpcheck.watch.replicas import coarsest_unit, group_of
 
         self._live = live
         if live.ddp is not None:
-            ranks = torch.distributed.get_process_group_ranks(live.ddp.process_group)
-            self._group = tuple(sorted(ranks))
-            self._apart = set(live.ddp.parameters_to_ignore)
-        parameters = list(live.module.parameters())
-        floating = [p.dtype for p in parameters if p.is_floating_point()]
-        self._unit = max((torch.finfo(dtype).eps for dtype in floating), default=0.0)
+            self._group = group_of(live.ddp)
+        self._unit = coarsest_unit(live.module)
         self._before = self._sketch(lambda parameter: parameter)
 
     def on_gradients(self, step: int) -> None:
@@ -92,26 +87,20 @@ class Observer:
 
     def _sketch(self, pick: Callable[[torch.Tensor], torch.Tensor | None]) -> dict[str, Sketch]:
         from ddpcheck.target.sketch import sketch_all
+        from ddpcheck.watch.replicas import replicated
 
         if self._live is None:
             raise Skip("the target was not built")
-        named = [n for n in self._live.module.named_parameters() if n[0] not in self._apart]
-        if any(hasattr(p, "placements") or hasattr(p, "_fsdp_flattened") for _, p in named):
-            raise Skip("the parameters are sharded: ranks hold different parts by design")
-        return sketch_all((name, pick(parameter)) for name, parameter in named)
+        return sketch_all((name, pick(parameter)) for name, parameter in replicated(self._live))
 
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:
     """Return one finding for each group: the earliest moment at which its replicas differ."""
     groups = grouped({rank: own.group for rank, own in facts.items()})
-    return [
-        each
-        for group, ranks in groups.items()
-        for each in _judged({rank: facts[rank] for rank in ranks}, is_sure=bool(group))
-    ]
+    return [each for ranks in groups.values() for each in _judged({r: facts[r] for r in ranks})]
 
 
-def _judged(facts: Mapping[int, Facts], *, is_sure: bool) -> list[Finding]:
+def _judged(facts: Mapping[int, Facts]) -> list[Finding]:
     """Return the finding for one group, if there is one.
 
     Gradients that differ are no fault by themselves (an optimizer may average later): they
@@ -119,9 +108,7 @@ def _judged(facts: Mapping[int, Facts], *, is_sure: bool) -> list[Finding]:
     """
     before = first_difference({rank: fact.before for rank, fact in facts.items()})
     if before:
-        return [
-            _finding(facts, before, "parameters differ before the first step", "parameter", is_sure)
-        ]
+        return [_finding(facts, before, "parameters differ before the first step", "parameter")]
     after = first_difference({rank: fact.after for rank, fact in facts.items()})
     if not after or len({fact.steps for fact in facts.values()}) > 1:
         return []  # a rank that stopped in another step is elsewhere: gradients/step-raised
@@ -130,12 +117,12 @@ def _judged(facts: Mapping[int, Facts], *, is_sure: bool) -> list[Finding]:
         cause = first_difference({rank: fact.gradients[step] for rank, fact in facts.items()})
         if cause:
             title = f"gradients of step {step} are not synchronized"
-            return [_finding(facts, cause, title, "gradient of", is_sure)]
+            return [_finding(facts, cause, title, "gradient of")]
     steps = max(fact.steps for fact in facts.values())
     seen = any(gradients for fact in facts.values() for gradients in fact.gradients)
     though = ", though gradients were equal" if seen else ""
     title = f"parameters differ after {steps} steps{though}"
-    return [_finding(facts, after, title, "parameter", is_sure)]
+    return [_finding(facts, after, title, "parameter")]
 
 
 def summarize(facts: Mapping[int, Facts]) -> str:
@@ -144,12 +131,10 @@ def summarize(facts: Mapping[int, Facts]) -> str:
     return f"{len(fact.after)} parameters compared on {len(facts)} ranks over {fact.steps} steps"
 
 
-def _finding(
-    facts: Mapping[int, Facts], found: Difference, title: str, what: str, is_sure: bool
-) -> Finding:
+def _finding(facts: Mapping[int, Facts], found: Difference, title: str, what: str) -> Finding:
     limit = ROUNDING_UNITS * max(fact.unit for fact in facts.values())
     # Without DDP nobody says that these ranks hold one model: stages of a pipeline do not.
-    rounding = found.relative <= limit or not is_sure
+    rounding = found.relative <= limit or not next(iter(facts.values())).group
     return Finding(
         title=title,
         message=f"{what} {found.name} is the first of {found.differing} that differ; relative "

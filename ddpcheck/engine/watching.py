@@ -58,7 +58,10 @@ class WatchWork(RankWork):
         try:
             run_script(self.watch.script, is_module=self.watch.is_module)
         except SystemExit as end:
-            return _status(end)
+            status = _status(end)
+            if status:
+                self._end_with(end)
+            return status
         except RAISED_BY_CODE as error:
             self._tell_of(error)
             return 1
@@ -66,8 +69,13 @@ class WatchWork(RankWork):
 
     def _tell_of(self, error: BaseException) -> None:
         """Show what the script raised, as Python would, and let the others know of it."""
-        sys.excepthook(type(error), error, script_part(error.__traceback__))
+        trace = script_part(error.__traceback__)
+        sys.excepthook(type(error), error.with_traceback(trace), trace)
         sys.stderr.flush()
+        self._end_with(error)
+
+    def _end_with(self, error: BaseException) -> None:
+        """Let the others know, who may wait for this rank, unless the report has come."""
         if self._code is None:
             self._hooks.raised(error)
             self._has_raised = True

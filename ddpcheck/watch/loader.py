@@ -34,6 +34,11 @@ class LoaderWatch:
         self._tensors = 0
         self._failure = ""
 
+    @property
+    def handlers(self) -> tuple[Any, Any, Any, Any]:
+        """Return what is to hear of the model, of a loader's turn, of a batch, of an error."""
+        return self.on_built, self.on_fed, self.on_batch, self.on_raise
+
     def on_built(self, live: Trained) -> None:
         """Remember the loader."""
         self._loader = live.loader

@@ -1,0 +1,32 @@
+"""Which ranks hold one model, and which of its parameters are the same on all of them."""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from ddpcheck.check import Skip
+from ddpcheck.target.live import Trained
+
+
+def group_of(ddp: DistributedDataParallel) -> tuple[int, ...]:
+    """Return the ranks among which DDP keeps the model alike."""
+    return tuple(sorted(dist.get_process_group_ranks(ddp.process_group)))
+
+
+def replicated(live: Trained) -> list[tuple[str, nn.Parameter]]:
+    """Return the parameters that are to be alike, by name; raises Skip where they are sharded."""
+    apart = set(live.ddp.parameters_to_ignore) if live.ddp is not None else set()
+    named = [each for each in live.module.named_parameters() if each[0] not in apart]
+    # Of FSDP2 and tensor parallelism, and of FSDP1.
+    if any(hasattr(p, "placements") or hasattr(p, "_fsdp_flattened") for _, p in named):
+        raise Skip("the parameters are sharded: ranks hold different parts by design")
+    return named
+
+
+def coarsest_unit(module: nn.Module) -> float:
+    """Return the largest relative rounding unit (eps) of its parameters' dtypes, 0 without any."""
+    floating = [p.dtype for p in module.parameters() if p.is_floating_point()]
+    return max((torch.finfo(dtype).eps for dtype in floating), default=0.0)
