@@ -1,15 +1,9 @@
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
-import torch
-from contexts import context_with
 
-from ddpcheck.check import Skip
-from ddpcheck.checks.data.same_batches import Facts, Observer, judge, summarize
+from ddpcheck.checks.data.same_batches import Facts, judge, summarize
 from ddpcheck.finding import Location, Severity
-from ddpcheck.watch.batches import Keepsake
-from ddpcheck.watch.feeds import Feed
 
 LOOP = Location("/train.py", 12, "train")
 ALL = (0, 1)
@@ -68,59 +62,6 @@ def test_equal_inputs_of_equal_batches_are_an_error() -> None:
 def test_without_ddp_or_a_loader_it_is_only_told(facts: dict[int, Facts]) -> None:
     (finding,) = judge(facts)
     assert finding.severity is Severity.INFO
-
-
-def seen(*events: str, batch: Any = None) -> Facts:
-    """Return what is seen of batches (a number each) and backward passes."""
-    observer = Observer(context_with())
-    for number, event in enumerate(events):
-        if event == "loss":
-            observer.on_loss(number, None)
-        else:
-            given = torch.arange(8) * int(event) if batch is None else batch
-            observer.on_batch(number, given)
-    return observer.facts()
-
-
-def test_batches_that_no_backward_pass_follows_do_not_count() -> None:
-    assert seen("1", "loss", "2", "3").batches == seen("1", "loss").batches
-    assert len(seen("1", "2", "loss").batches) == 2
-
-
-def test_an_evaluation_before_the_training_does_not_count() -> None:
-    observer, tested, trained = Observer(context_with()), Feed(0, None), Feed(1, LOOP)
-    for feed, number in ((tested, 1), (tested, 2), (trained, 3)):
-        observer.on_fed(feed)
-        observer.on_batch(0, torch.arange(8) * number)
-    observer.on_loss(0, None)
-    facts = observer.facts()
-    assert (len(facts.batches), facts.location) == (1, LOOP)
-
-
-@pytest.mark.parametrize(
-    "batch",
-    [
-        pytest.param(torch.zeros(8), id="all equal"),
-        pytest.param({"names": ["a", "b"]}, id="no tensor"),
-        pytest.param(torch.empty(4, device="meta"), id="no values"),
-    ],
-)
-def test_what_tells_nothing_is_a_skip(batch: Any) -> None:
-    with pytest.raises(Skip, match="no batch"):
-        seen("1", "loss", batch=batch)
-
-
-def test_digests_tell_batches_apart() -> None:
-    told = [
-        torch.arange(6),
-        torch.arange(6).float(),
-        torch.arange(6).reshape(2, 3),
-        torch.arange(7),
-    ]
-    assert len({Keepsake({"x": each}).digest() for each in told}) == len(told)
-    assert Keepsake(torch.arange(6)).digest() == Keepsake(torch.arange(6).clone()).digest()
-    assert Keepsake(torch.arange(6, dtype=torch.bfloat16)).digest()
-    assert Keepsake(torch.tensor([True, False])).digest()
 
 
 def test_summary() -> None:
