@@ -16,8 +16,8 @@ from ddpcheck.measures.testimony import State, Testimony
 POLL_S = 0.1
 # Once one rank cannot go on, the others have this long to find out the same.
 SETTLE_S = 0.6
-# At the inquest, the living have this long to speak.
-HEARING_S = 0.9
+# At the inquest, the living have this long to speak, for themselves and for the mute beside them.
+HEARING_S = 1.0
 # How long the parent of local ranks takes to say how one of them ended.
 EXIT_S = 0.5
 # Beats are looked at this often: they matter only to a rank that has been silent for long.

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 
+from ddpcheck.engine.stacks import ASK, answers
 from ddpcheck.launch.endings import ending
 from ddpcheck.measures.testimony import State
 
@@ -62,6 +63,12 @@ class Neighbour:
             return State.GONE
         stopped = (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
         return State.STOPPED if status in stopped else State.SILENT
+
+    def ask_for_stack(self) -> None:
+        """Have the process write its Python stacks to its file, where it would."""
+        if self.descriptor is not None and answers(self.pid):
+            with suppress(OSError):
+                signal.pidfd_send_signal(self.descriptor, ASK)
 
     def end(self) -> None:
         """End the process, which has been found not to end by itself."""

@@ -11,6 +11,7 @@ import msgspec
 from ddpcheck.engine.blackbox import Flight, read_box
 from ddpcheck.engine.entries import Crashed, Ended, Entry, presence_in
 from ddpcheck.engine.judging import Judgement
+from ddpcheck.engine.stacks import shown_waiting_call
 from ddpcheck.errors import ReportError
 from ddpcheck.finding import Severity
 from ddpcheck.measures.inquest import Kind, Ruling, inquest
@@ -77,18 +78,20 @@ def testimony_on_files(
     """Return what a rank's black box and last stack say of it, whose process is in ``state``."""
     flight = read_box(box) if box else Flight()
     shown = _text(stack)
-    # Its own faulthandler ended it: it could not speak, and did not die.
-    if state is State.GONE and shown.startswith(TIMED_OUT):
+    # It could not speak, but could be asked; or its own faulthandler ended it: it did not die.
+    timed_out = state is State.GONE and shown.startswith(TIMED_OUT)
+    if timed_out or (state is State.SILENT and shown):
         state, ended_by = State.SILENT, "its GIL was held"
     elif state is State.SILENT:
         ended_by = "its process lives, but none of its threads runs"
+    pending = next((call.what for call in flight.calls if not call.done), "")
     return Testimony(
         state=state,
         check=flight.check,
         ended_by=ended_by,
         order=order,
         stack=shown,
-        waits_in=next((call.what for call in flight.calls if not call.done), ""),
+        waits_in=pending or shown_waiting_call(shown),
         calls=flight.calls,
     )
 

@@ -16,6 +16,7 @@ from ddpcheck.engine.neighbours import Neighbour, Neighbours, exit_of
 from ddpcheck.engine.outcomes import testimony_on_files
 from ddpcheck.engine.plan import PAUSE_S, silence_s
 from ddpcheck.engine.signals import SignalMail
+from ddpcheck.engine.stacks import answer_here
 from ddpcheck.engine.whereabouts import Whereabouts
 from ddpcheck.errors import ExitCode
 from ddpcheck.launch.error_file import leave_cause
@@ -30,11 +31,11 @@ BRISK_RANKS = 512
 LEAVE_S = 1.5
 # Once a rank has raised, the others' checks end within this time or will not end.
 RAISED_GRACE_S = 3.0
-# At an inquest a neighbour has this long to speak for itself, and is looked after this often.
+# At an inquest a neighbour has this long to speak for itself, and is looked after this often;
+# one that lives is asked for its stack, and is mute when it has not spoken until then.
 PATIENCE_S = 0.3
 HEARING_BEAT_S = 0.05
-# One whose GIL is held writes its stack a moment after its deadline.
-STACK_S = 0.75
+MUTE_S = 0.6
 
 
 @dataclass
@@ -68,6 +69,7 @@ class Sentinel:
         self._asked_at = 0.0
         self._spoke = False
         self._spoken_for: set[int] = set()
+        self._asked: set[int] = set()
         self._leader = ""
         self._leader_beat = ("", time.monotonic())
 
@@ -83,6 +85,7 @@ class Sentinel:
         self._thread.join()
 
     def _run(self) -> None:
+        answer_here()
         try:
             end = self._watch()
         except RuntimeError:
@@ -192,9 +195,16 @@ class Sentinel:
             if neighbour.member in self._spoken_for or self._channel.has_spoken(neighbour.member):
                 continue
             seen = self._seen_of(neighbour)
-            if seen.stack or seen.state is not State.SILENT or asked_s > STACK_S:
+            if seen.state is not State.SILENT or asked_s > MUTE_S:
                 self._spoken_for.add(neighbour.member)
                 self._channel.tell_fate(neighbour.member, seen)
+            elif neighbour.member not in self._asked:
+                self._ask_for_stack(neighbour)
+
+    def _ask_for_stack(self, neighbour: Neighbour) -> None:
+        self._asked.add(neighbour.member)
+        if self._channel.claim(f"stack/{neighbour.member}", str(self._post.member)):
+            neighbour.ask_for_stack()
 
     def _tell_of_the_gone(self, neighbour: Neighbour) -> None:
         ended_by = exit_of(neighbour.pid)

@@ -10,26 +10,19 @@ import time
 from contextlib import suppress
 from io import TextIOWrapper
 from pathlib import Path
-from traceback import StackSummary, extract_stack
-from types import FrameType
 
 from ddpcheck.engine.blackbox import BlackBox
 from ddpcheck.engine.entries import Crashed
+from ddpcheck.engine.stacks import answer_in, answer_no_more, stack_of, waiting_call
 from ddpcheck.measures.testimony import State, Testimony
 from ddpcheck.watch import flight
 
-# So long after its deadline, a process whose GIL is held is ended by faulthandler's own thread:
-# its sentinel would have spoken by then, and put this off.
-MUTE_S = 0.7
+# So long after its deadline, a process whose GIL is held is ended by faulthandler's own thread.
+# Its sentinel puts this off; on a busy machine, or one that stands still now and then, that may
+# take a second or two. The verdict does not wait for it: neighbours ask for the stack.
+PATIENCE_S = 3.0
 # A process whose sentinel has spoken is ended so by its own hand only when all else has failed.
 LAST_RESORT_S = 20.0
-ENGINE = Path(__file__).parent
-# Where torch's own code waits for other ranks.
-DISTRIBUTED = "torch/distributed/"
-DDP = "torch/nn/parallel/distributed.py"
-# Calls that return when a collective, or the device that carries it out, is done.
-WAITS = (".wait", ".synchronize", ".item", ".tolist", ".cpu")
-BACKWARD = "_engine_run_backward"
 
 
 class Whereabouts:
@@ -57,13 +50,14 @@ class Whereabouts:
         with suppress(OSError):
             self._stack_file = stack.open("w")
             faulthandler.enable(self._stack_file)  # a fatal signal leaves its stack there
+            answer_in(self._stack_file)
 
     def enter(self, check: str, deadline_s: float) -> None:
         """Note that the main thread starts on ``check``."""
         with self._lock:
             self.check, self.until = check, time.monotonic() + deadline_s
             self.entered += 1
-            self._end_after(deadline_s + MUTE_S)
+            self._end_after(deadline_s + PATIENCE_S)
         self.box.enter_check(check)
 
     @property
@@ -81,7 +75,7 @@ class Whereabouts:
         with self._lock:
             if self.busy:
                 self.until += seconds
-                self._end_after(self.until - time.monotonic() + MUTE_S)
+                self._end_after(self.until - time.monotonic() + PATIENCE_S)
 
     def hurry(self, grace_s: float) -> None:
         """Allow the check that runs now no more than ``grace_s`` from here on."""
@@ -103,6 +97,7 @@ class Whereabouts:
 
     def retire(self) -> None:
         """Note that the main thread has heard the verdict and is leaving."""
+        answer_no_more()
         os.eventfd_write(self._retired, 1)
 
     def testimony(self, interrupted_by: str = "") -> Testimony:
@@ -138,30 +133,3 @@ class Whereabouts:
         file = self._stack_file or sys.__stderr__
         if file is not None:
             faulthandler.dump_traceback_later(max(0.1, seconds), exit=True, file=file)
-
-
-def stack_of(frame: FrameType | None) -> str:
-    """Return the Python stack of a thread, the latest call last, without ddpcheck's own start."""
-    frames = list(_summary(frame)) if frame is not None else []
-    own = [at for at, each in enumerate(frames[:-1]) if str(ENGINE) in each.filename]
-    return "".join(StackSummary.from_list(frames[max(own, default=-1) + 1 :]).format()).rstrip()
-
-
-def waiting_call(frame: FrameType | None) -> str:
-    """Return the collective that a thread waits in, as its innermost frames tell, or ''."""
-    for each in reversed(_summary(frame)[-6:] if frame is not None else []):
-        if each.name == BACKWARD:
-            return "backward"
-        if DISTRIBUTED in each.filename:
-            return each.name
-        if each.filename.endswith(DDP):
-            return f"DistributedDataParallel.{each.name.strip('_')}"
-        if waits := next((word for word in WAITS if f"{word}(" in (each.line or "")), ""):
-            return waits.strip(".")
-        if "torch" not in Path(each.filename).parts:
-            return ""
-    return ""
-
-
-def _summary(frame: FrameType | None) -> StackSummary:
-    return extract_stack(frame)

@@ -6,7 +6,8 @@ The first of these questions that has an answer decides:
 2. Who went by its own doing: raised, died, was stopped, fell silent?
 3. Who overran its deadline outside of any collective?
 4. Who has not entered the collective in which others wait, or entered one that no other did?
-5. Who aborted first, or lost its peers, while the others wait?
+5. Who fell silent inside of a collective, as one that waits on a very busy machine may?
+6. Who aborted first, or lost its peers, while the others wait?
 
 Everybody else who did not come through has waited for these. An innocent rank that is named costs
 as much as a culprit that is not: where nothing tells two apart, both or all are named alike.
@@ -68,7 +69,7 @@ def _of_those_together(told: Mapping[int, Testimony]) -> dict[int, Ruling]:
     if all(each.state is State.ENDED and not each.calls for each in told.values()):
         return rulings
     culprits: dict[int, Ruling] = {}
-    for question in (_other_call, _own_doing, _outside, _behind, _not_there, _gave_up):
+    for question in QUESTIONS:
         culprits = culprits or question(told)
     rest = {rank: each for rank, each in told.items() if rank not in culprits}
     return rulings | _of_the_rest(rest, culprits) | culprits
@@ -99,6 +100,8 @@ def _own_doing(told: Mapping[int, Testimony]) -> dict[int, Ruling]:
 def _went_by_itself(each: Testimony) -> bool:
     if each.state is State.RAISED:
         return not each.is_victim
+    if each.state is State.SILENT and each.waits:
+        return False
     if each.state is State.GONE:
         return each.ended_by not in (*ASKED, ABORTED, LEFT_AS_TOLD)
     return each.state in (State.STOPPED, State.SILENT, State.GARBLED)
@@ -202,6 +205,11 @@ def _not_there(told: Mapping[int, Testimony]) -> dict[int, Ruling]:
     return {rank: Ruling(Kind.OTHER_CALL, reason, is_sure=False) for rank, reason in odd.items()}
 
 
+def _silent_inside(told: Mapping[int, Testimony]) -> dict[int, Ruling]:
+    silent = {rank: each for rank, each in told.items() if each.state is State.SILENT}
+    return {rank: _blamed(each) for rank, each in silent.items() if each.waits}
+
+
 def _gave_up(told: Mapping[int, Testimony]) -> dict[int, Ruling]:
     """Return those that aborted before anybody was asked to end, or that others wait for."""
     asked = [each.order for each in told.values() if each.ended_by in ASKED and each.order]
@@ -248,3 +256,6 @@ def _without_culprit(each: Testimony, asked: str) -> Ruling:
     if each.state is State.RAISED:
         return _without_peers(each)
     return Ruling(Kind.LOST, f"{_end_of(each)}{where}")
+
+
+QUESTIONS = (_other_call, _own_doing, _outside, _behind, _not_there, _silent_inside, _gave_up)

@@ -92,9 +92,10 @@ def test_a_rank_that_left_no_files_is_known_by_its_end_alone(
         ),
         pytest.param(State.GONE, "", (State.GONE, "SIGSEGV"), id="no stack"),
         pytest.param(State.GONE, DUMP, (State.SILENT, "its GIL was held"), id="it ended itself"),
+        pytest.param(State.SILENT, DUMP, (State.SILENT, "its GIL was held"), id="it was asked"),
         pytest.param(
             State.SILENT,
-            DUMP,
+            "",
             (State.SILENT, "its process lives, but none of its threads runs"),
             id="it does not run",
         ),

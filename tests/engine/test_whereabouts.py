@@ -3,12 +3,15 @@
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from ddpcheck.engine.whereabouts import Whereabouts, stack_of, waiting_call
+from ddpcheck.engine.neighbours import Neighbour
+from ddpcheck.engine.stacks import answers, shown_waiting_call, stack_of, waiting_call
+from ddpcheck.engine.whereabouts import Whereabouts
 from ddpcheck.measures.testimony import State
 
 LONG_S = 60.0
@@ -80,16 +83,69 @@ def test_a_rank_between_two_checks_is_not_busy() -> None:
 
 
 GIL_HELD = """
-import ctypes, pathlib, sys
+import ctypes, pathlib, sys, threading, time
 from ddpcheck.engine import whereabouts
+from ddpcheck.engine.stacks import answer_here
 where = whereabouts.Whereabouts()
 folder = pathlib.Path(sys.argv[1])
 where.keep_files(folder / "0.box", folder / "0.stack")
+threading.Thread(target=lambda: (answer_here(), time.sleep(1000)), daemon=True).start()
 where.enter("network/a", 0.1)
 def hold_the_gil():
+    print("ready", flush=True)
     ctypes.PyDLL(None).sleep(1000)
 hold_the_gil()
 """
+
+
+def test_a_process_that_holds_the_gil_shows_its_stack_when_asked(tmp_path: Path) -> None:
+    """And goes on: neither the signal nor the answer ends the call that it hangs in."""
+    slow = ("-c", GIL_HELD.replace("0.1", "1000"), str(tmp_path))
+    with subprocess.Popen([sys.executable, *slow], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()
+            neighbour = Neighbour(0, process.pid)
+            assert neighbour.open()
+            neighbour.ask_for_stack()
+            stack = tmp_path / "0.stack"
+            until = time.monotonic() + LONG_S
+            while "hold_the_gil" not in stack.read_text() and time.monotonic() < until:
+                time.sleep(0.01)
+            assert "hold_the_gil" in stack.read_text()
+            assert process.poll() is None
+        finally:
+            process.kill()
+
+
+def test_a_process_that_would_not_answer_is_not_asked() -> None:
+    with subprocess.Popen(["sleep", "1000"]) as process:
+        try:
+            assert not answers(process.pid)
+            neighbour = Neighbour(0, process.pid)
+            assert neighbour.open()
+            neighbour.ask_for_stack()
+            assert neighbour.state is State.SILENT
+        finally:
+            process.kill()
+
+
+SHOWN = """Current thread 0x00007fbebe8696c0 (most recent call first):
+  File "/ddpcheck/engine/sentinel.py", line 87 in _run
+  File "/usr/lib/python3.11/threading.py", line 982 in run
+
+Thread 0x00007fbee17bab80 (most recent call first):
+  File "/venv/lib/python3.11/site-packages/torch/nn/parallel/distributed.py", line 1775 in _pre_forward
+  File "/home/me/train.py", line 40 in main
+"""
+
+
+def test_what_faulthandler_shows_tells_where_the_main_thread_waits() -> None:
+    assert shown_waiting_call(SHOWN) == "DistributedDataParallel.pre_forward"
+    ddp = SHOWN.index('  File "/venv')
+    elsewhere = SHOWN[:ddp] + SHOWN[SHOWN.index('  File "/home') :]
+    assert shown_waiting_call(elsewhere) == ""
+    assert shown_waiting_call("") == ""
 
 
 def test_a_process_that_holds_the_gil_is_ended_and_leaves_its_stack(tmp_path: Path) -> None:

@@ -149,6 +149,11 @@ def mute(state: State, why: str = "", calls: tuple[Call, ...] = made(4)) -> Test
     return Testimony(state=state, check=CHECK, ended_by=why, calls=calls)
 
 
+def silent_inside() -> Testimony:
+    held = mute(State.SILENT, "its GIL was held", made(5, pending=True))
+    return msgspec.structs.replace(held, waits_in="all_reduce")
+
+
 def world(size: int, each: Testimony) -> Ranks:
     return dict.fromkeys(range(size), each)
 
@@ -311,6 +316,27 @@ GUILTY_OF_THEIR_OWN_DOING = [
         world(4, waiting(overran=True)) | {0: mute(State.SILENT, "its GIL was held")},
         {0: Kind.STALLED},
         id="rank 0 holds its GIL",
+    ),
+    # Seen on two busy cores: ranks that waited got no processor, and could not say so.
+    pytest.param(
+        {0: waiting(), 1: silent_inside(), 2: elsewhere()},
+        {2: Kind.STALLED},
+        id="one overran, and one that waits for it gets no processor",
+    ),
+    pytest.param(
+        {0: mute(State.STOPPED), 1: waiting(), 2: silent_inside()},
+        {0: Kind.STALLED},
+        id="one is stopped, and one that waits for it gets no processor",
+    ),
+    pytest.param(
+        {0: silent_inside(), 1: silent_inside(), 2: gone("SIGKILL", 1)},
+        {2: Kind.LOST},
+        id="one died, and those that wait get no processor",
+    ),
+    pytest.param(
+        {0: waiting(overran=True), 1: silent_inside(), 2: waiting(overran=True)},
+        {1: Kind.STALLED},
+        id="one is silent in the collective that all others wait in",
     ),
     pytest.param(
         world(32, waiting(overran=True))
