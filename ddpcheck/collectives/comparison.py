@@ -9,6 +9,7 @@ from ddpcheck.check import Context
 from ddpcheck.collectives.cases import Case
 from ddpcheck.collectives.kinds import BY_NAME
 from ddpcheck.collectives.trial import Mismatch, Trial
+from ddpcheck.measures.known_wrong import known_fault
 from ddpcheck.measures.wrong_elements import MOVE, Compared, Wrong
 
 # What torch 2.4 to 2.13, gloo and NCCL say of what they do not offer.
@@ -48,6 +49,7 @@ class Tally:
     cases: int = 0
     counts: dict[str, int] = field(default_factory=dict)
     wrong: dict[str, Wrong] = field(default_factory=dict)
+    known: dict[str, Wrong] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
 
     def add(self, case: Case) -> None:
@@ -73,9 +75,15 @@ class Tally:
     def note(self, case: Case, mismatch: Mismatch | None) -> None:
         """Count a case that was carried out."""
         if mismatch is not None:
-            self.counts[case.kind] = self.counts.get(case.kind, 0) + 1
-            self.wrong.setdefault(case.kind, Wrong(*case, *mismatch, turn=self.cases))
+            self._note_wrong(Wrong(*case, *mismatch, turn=self.cases))
         self.cases += 1
+
+    def _note_wrong(self, wrong: Wrong) -> None:
+        if fault := known_fault(wrong):
+            self.known.setdefault(fault.title, wrong)
+            return
+        self.counts[wrong.kind] = self.counts.get(wrong.kind, 0) + 1
+        self.wrong.setdefault(wrong.kind, wrong)
 
     def facts(self, backend: str) -> Compared:
         """Return all of it."""
@@ -86,6 +94,7 @@ class Tally:
             wrong_cases=self.counts,
             wrong=tuple(self.wrong.values()),
             refused=_by_reason(self.refused),
+            known=tuple(self.known.values()),
         )
 
 

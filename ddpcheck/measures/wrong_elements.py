@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 import msgspec
+from msgspec import structs
 
 from ddpcheck.finding import Finding
+from ddpcheck.measures.known_wrong import known_fault
 from ddpcheck.measures.words import listed
 
 FIXES = {
@@ -50,8 +53,8 @@ class Wrong(msgspec.Struct, frozen=True):
 class Compared(msgspec.Struct, frozen=True):
     """What one rank compared: cases, elements, the first wrong one of each collective.
 
-    ``wrong_cases`` counts them by collective; ``refused`` has what the backend does not offer,
-    by the words in which it says so.
+    ``wrong_cases`` counts them by collective; ``known`` are those that look like a fault of the
+    library; ``refused`` has what the backend does not offer, by the words in which it says so.
     """
 
     backend: str
@@ -60,6 +63,13 @@ class Compared(msgspec.Struct, frozen=True):
     wrong_cases: dict[str, int] = {}
     wrong: tuple[Wrong, ...] = ()
     refused: dict[str, tuple[str, ...]] = {}
+    known: tuple[Wrong, ...] = ()
+
+    def with_known(self) -> Compared:
+        """Return the same with the known ones as wrong as any other."""
+        counts = Counter(self.wrong_cases) + Counter(each.kind for each in self.known)
+        wrong = (*self.wrong, *self.known)
+        return structs.replace(self, wrong=wrong, wrong_cases=dict(counts), known=())
 
 
 def wrong_ranks(compared: Mapping[int, Compared]) -> dict[int, Compared]:
@@ -68,6 +78,19 @@ def wrong_ranks(compared: Mapping[int, Compared]) -> dict[int, Compared]:
 
 
 def findings(compared: Mapping[int, Compared], when: str = "") -> list[Finding]:
+    """Return a finding with the first wrong element, and one for each known fault of a library.
+
+    A library's fault is the same on every rank: on some alone it is a fault like any other.
+    """
+    faults = {rank: {known_fault(own): own for own in compared[rank].known} for rank in compared}
+    if any(each.keys() != next(iter(faults.values())).keys() for each in faults.values()):
+        return _wrong({rank: fact.with_known() for rank, fact in compared.items()}, when)
+    ranks = tuple(sorted(compared))
+    told = faults[ranks[0]].items() if ranks else ()
+    return [*_wrong(compared, when), *(fault.finding(ranks, own) for fault, own in told if fault)]
+
+
+def _wrong(compared: Mapping[int, Compared], when: str) -> list[Finding]:
     """Return one finding with the first wrong element of the collective that tells the most.
 
     That is the one that is wrong on the fewest ranks: a reduction hands on to all what one rank

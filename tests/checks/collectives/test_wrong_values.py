@@ -47,6 +47,37 @@ def test_silent(facts: Ranks) -> None:
     assert judge(facts) == []
 
 
+# As told by two H200 with torch 2.11 and NCCL 2.28.9.
+PREMUL = Wrong(
+    *("all_reduce", "bfloat16", "PREMUL_SUM", 1023, "unaligned", "async"),
+    *(0, 20.0, 0.0, 1023),
+    turn=69,
+)
+
+
+def knowing(*wrong: Wrong) -> Facts:
+    return msgspec.structs.replace(rank(*wrong, backend="nccl"), known=(PREMUL,))
+
+
+def test_a_known_fault_of_the_library_on_every_rank_is_told_and_no_more() -> None:
+    (finding,) = judge({0: knowing(), 1: knowing()})
+    assert (finding.severity, finding.ranks) == (Severity.INFO, (0, 1))
+    assert "PREMUL_SUM of 1023 bfloat16" in finding.message
+    assert "pytorch/issues/190745" in finding.message
+
+
+def test_beside_a_known_fault_a_wrong_element_is_an_error() -> None:
+    error, told = judge({0: knowing(), 1: knowing(ODD_TAIL)})
+    assert (error.severity, error.ranks) == (Severity.ERROR, (1,))
+    assert told.severity is Severity.INFO
+
+
+def test_what_looks_like_a_known_fault_on_some_ranks_alone_is_an_error() -> None:
+    (finding,) = judge({0: rank(backend="nccl"), 1: knowing()})
+    assert (finding.severity, finding.ranks) == (Severity.ERROR, (1,))
+    assert "1 of 420 cases are wrong there (all_reduce: 1)" in finding.message
+
+
 @pytest.mark.parametrize(
     ("facts", "bad", "title"),
     [
