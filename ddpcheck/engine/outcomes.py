@@ -91,7 +91,7 @@ def testimony_on_files(
         ended_by=ended_by,
         order=order,
         stack=shown,
-        waits_in=pending or shown_waiting_call(shown),
+        waits_in=shown_waiting_call(shown) if shown else pending,
         calls=flight.calls,
     )
 

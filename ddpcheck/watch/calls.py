@@ -63,9 +63,10 @@ def _noting(name: str, function: Callable[..., Any], recorder: Recorder) -> Call
         if frame.f_code.co_filename.startswith(TORCHS_OWN) or not _is_worlds(arguments, named):
             return function(*arguments, **named)
         call = recorder.enter_call(described(name, arguments, named), _site(frame))
-        result = function(*arguments, **named)
-        recorder.leave_call(call)
-        return result
+        try:
+            return function(*arguments, **named)
+        finally:
+            recorder.leave_call(call)
 
     return noted
 
