@@ -5,7 +5,7 @@ Each entry was confirmed by those who make the library, and seen by us on health
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,13 +24,18 @@ class Known:
     fix: str
     source: str
 
-    def finding(self, ranks: tuple[int, ...], wrong: Wrong) -> Finding:
-        """Return what to tell of it: it matters only to a job that uses just this."""
+    def finding(self, firsts: Mapping[int, Wrong]) -> Finding:
+        """Return what to tell of it, from where each rank met it first.
+
+        No more than a remark: it matters only to a job that uses just this.
+        """
+        rank, wrong = next(iter(firsts.items()))
         return Finding(
             title=self.title,
-            message=f"{wrong}; every rank has it, as every machine with this torch ({self.source})",
+            message=f"rank {rank}: {wrong}; so it is on every machine with this torch "
+            f"({self.source})",
             fix=self.fix,
-            ranks=ranks,
+            ranks=tuple(firsts),
             severity=Severity.INFO,
         )
 

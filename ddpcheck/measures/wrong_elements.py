@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import msgspec
-from msgspec import structs
 
 from ddpcheck.finding import Finding
-from ddpcheck.measures.known_wrong import known_fault
+from ddpcheck.measures.known_wrong import Known, known_fault
 from ddpcheck.measures.words import listed
 
 FIXES = {
@@ -65,12 +63,6 @@ class Compared(msgspec.Struct, frozen=True):
     refused: dict[str, tuple[str, ...]] = {}
     known: tuple[Wrong, ...] = ()
 
-    def with_known(self) -> Compared:
-        """Return the same with the known ones as wrong as any other."""
-        counts = Counter(self.wrong_cases) + Counter(each.kind for each in self.known)
-        wrong = (*self.wrong, *self.known)
-        return structs.replace(self, wrong=wrong, wrong_cases=dict(counts), known=())
-
 
 def wrong_ranks(compared: Mapping[int, Compared]) -> dict[int, Compared]:
     """Return what the ranks with a wrong element compared, in order."""
@@ -78,16 +70,18 @@ def wrong_ranks(compared: Mapping[int, Compared]) -> dict[int, Compared]:
 
 
 def findings(compared: Mapping[int, Compared], when: str = "") -> list[Finding]:
-    """Return a finding with the first wrong element, and one for each known fault of a library.
+    """Return a finding with the first wrong element, and one for each known fault of a library."""
+    return [*_wrong(compared, when), *_known(compared)]
 
-    A library's fault is the same on every rank: on some alone it is a fault like any other.
-    """
-    faults = {rank: {known_fault(own): own for own in compared[rank].known} for rank in compared}
-    if any(each.keys() != next(iter(faults.values())).keys() for each in faults.values()):
-        return _wrong({rank: fact.with_known() for rank, fact in compared.items()}, when)
-    ranks = tuple(sorted(compared))
-    told = faults[ranks[0]].items() if ranks else ()
-    return [*_wrong(compared, when), *(fault.finding(ranks, own) for fault, own in told if fault)]
+
+def _known(compared: Mapping[int, Compared]) -> Iterator[Finding]:
+    found: dict[Known, dict[int, Wrong]] = {}
+    for rank in sorted(compared):
+        for wrong in compared[rank].known:
+            if fault := known_fault(wrong):
+                found.setdefault(fault, {})[rank] = wrong
+    for fault, firsts in found.items():
+        yield fault.finding(firsts)
 
 
 def _wrong(compared: Mapping[int, Compared], when: str) -> list[Finding]:

@@ -62,7 +62,7 @@ def _device() -> torch.device:
 
 def _step(model: torch.nn.Module, optimizer: torch.optim.Optimizer, tokens: torch.Tensor) -> float:
     started = time.perf_counter()
-    next_byte_loss(model, tokens).backward()  # type: ignore[no-untyped-call]
+    next_byte_loss(model, tokens).backward()
     optimizer.step()
     optimizer.zero_grad()
     if tokens.is_cuda:

@@ -21,7 +21,9 @@ dist.init_process_group("nccl")
 torch.use_deterministic_algorithms(mode=True)
 torch.manual_seed(0)
 data = TensorDataset(torch.randn(512, 64), torch.randint(10, (512,)))
-sampler = None if options.fault == "same-data" else DistributedSampler(data)
+sampler: DistributedSampler[tuple[torch.Tensor, ...]] | None = DistributedSampler(data)
+if options.fault == "same-data":
+    sampler = None
 loader = DataLoader(
     data, batch_size=32, sampler=sampler, num_workers=2, pin_memory=True, drop_last=True
 )
@@ -39,7 +41,7 @@ for epoch in range(4):
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         if options.fault == "drift" and local == 1 and epoch == 0 and step == 2:
-            next(net.parameters()).grad.mul_(1.5)
+            optimizer.param_groups[0]["lr"] *= 2
         optimizer.step()
         losses.append(loss.item())
 if options.out and local == 0:
