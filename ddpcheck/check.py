@@ -173,6 +173,11 @@ class Context:
         if not self.on_gpu:
             raise Skip("this run uses no GPU")
 
+    def require_watch(self) -> None:
+        """Raise Skip unless a script of the user's is watched."""
+        if not self.watches:
+            raise Skip("only ddpcheck watch sees a script do it")
+
     def require_group(self) -> None:
         """Raise Skip unless this rank has joined the process group."""
         if self.joining is None or self.joining.error is not None:

@@ -20,7 +20,8 @@ Around = Callable[..., Any]
 class Feed:
     """One DataLoader: its number in the order of first use, and where it was first iterated.
 
-    ``shuffles`` is whether a DistributedSampler shuffles for it, whose epoch is ``epoch``.
+    ``shuffles`` is whether a DistributedSampler shuffles for it, whose epoch is ``epoch``;
+    ``is_shared`` whether such a sampler gives each rank a part of the dataset, known by ``id``.
     """
 
     number: int
@@ -28,6 +29,8 @@ class Feed:
     shuffles: bool = False
     epoch: int = 0
     epochs: int = 0
+    is_shared: bool = False
+    dataset_id: int = 0
 
 
 class Feeds:
@@ -35,7 +38,7 @@ class Feeds:
 
     Tells ``epoch(feed)`` when an iteration begins, ``indices(feed, indices)`` when the sampler has
     chosen the samples of a batch (workers are given them ahead), ``fed(feed)`` and then ``batch``
-    when a batch is handed out.
+    when a batch is handed out, ``drained(feed)`` when there are no more.
     """
 
     def __init__(self, emit: Callable[..., None], step: Callable[[], int]) -> None:
@@ -73,6 +76,8 @@ class Feeds:
         sampler = _distributed_sampler(loader)
         feed.shuffles = sampler is not None and bool(sampler.shuffle)
         feed.epoch = sampler.epoch if sampler is not None else 0
+        feed.is_shared = sampler is not None and sampler.num_replicas > 1
+        feed.dataset_id = id(loader.dataset)
         self._of[own] = feed
         self._loaders[own] = loader
         feed.epochs += 1
@@ -86,8 +91,13 @@ class Feeds:
         return indices
 
     def _handing_out(self, original: Around, own: Any) -> Any:
-        batch = original(own)
         feed = self._of.get(own)
+        try:
+            batch = original(own)
+        except StopIteration:
+            if feed is not None:
+                self._emit("drained", feed)
+            raise
         # An evaluation is no training: what it takes, and how much of it, is another matter.
         if feed is not None and torch.is_grad_enabled():
             self.loader = self._loaders[own]

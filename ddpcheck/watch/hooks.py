@@ -24,6 +24,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 from torch.utils.hooks import RemovableHandle
 
 from ddpcheck.watch.feeds import Around, Feeds
+from ddpcheck.watch.functions import Functions
 from ddpcheck.watch.stream import EventStream
 
 
@@ -65,6 +66,7 @@ class Hooks:
         self._ddps: WeakSet[DistributedDataParallel] = WeakSet()
         self._strangers: WeakSet[Optimizer] = WeakSet()
         self._feeds = Feeds(lambda *told: self.stream().emit(*told), lambda: self.step)
+        self._functions = Functions(lambda *told: self.stream().emit(*told))
         self._optimizer: Optimizer | None = None
         self._stepping: list[Optimizer] = []  # one may be carried out by others: ZeRO's
         self.step = 0
@@ -80,11 +82,13 @@ class Hooks:
         for name, around in self._feeds.wraps():
             self._wrap(_BaseDataLoaderIter, name, around)
         self._wrap(torch.Tensor, "backward", self._going_backward)
+        self._functions.install()
 
     def close(self) -> None:
         """Take all of them off."""
         for handle in self._handles:
             handle.remove()
+        self._functions.close()
         for undo in reversed(self._undo):
             undo()
         self._handles, self._undo = [], []

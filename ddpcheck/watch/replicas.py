@@ -26,6 +26,21 @@ def replicated(live: Trained) -> list[tuple[str, nn.Parameter]]:
     return named
 
 
+def allows_uneven(ddp: DistributedDataParallel) -> bool:
+    """Return whether ranks may run out of batches now: the script is inside of ``ddp.join()``."""
+    return bool(ddp._join_config.enable)
+
+
+def unsaved_buffers(module: nn.Module) -> dict[str, torch.Tensor]:
+    """Return the buffers that no state_dict has, by name."""
+    found = {
+        f"{prefix}.{name}".lstrip("."): part._buffers.get(name)
+        for prefix, part in module.named_modules()
+        for name in part._non_persistent_buffers_set
+    }
+    return {name: each for name, each in found.items() if each is not None}
+
+
 def coarsest_unit(module: nn.Module) -> float:
     """Return the largest relative rounding unit (eps) of its parameters' dtypes, 0 without any."""
     floating = [p.dtype for p in module.parameters() if p.is_floating_point()]

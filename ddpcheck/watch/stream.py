@@ -15,6 +15,13 @@ An observer is any object with methods named after events; it has only those it 
     on_gradients(step)        after backward, before the optimizer's step
     on_step(step)             after the optimizer's step
     on_raise(step, error)     the training raised
+    on_drained(feed)          an iteration over a DataLoader came to its end; scripts only
+    on_saved(path, value, location)      torch.save wrote a value; the path is '' for what is no
+                              path; scripts only, as all that follow
+    on_loaded(module, given, missing, unexpected, location)   a state of these keys was loaded
+    on_scaled()               a GradScaler that is enabled took a step
+    on_split(dataset, parts, location)   random_split made Subsets of a dataset
+    on_sharded(module, mesh, location)   fully_shard was called on a module
 
 An observer leaves numerics, RNG state and the order of collectives as they are.
 """

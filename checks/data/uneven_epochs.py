@@ -1,0 +1,148 @@
+"""Ranks have different numbers of batches in an epoch.
+
+Why it matters
+    Every backward pass of DistributedDataParallel waits for all ranks. A rank that runs out of
+    batches first goes on to its next epoch, whose gradients are averaged with those of another's last
+    batches, or leaves; at the end somebody waits for ever.
+
+What to do
+    Give every rank as many batches: a DistributedSampler, drop_last=True, shards of one length; or
+    train inside of with model.join():.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ddpcheck.check import Context, Skip
+from ddpcheck.finding import Confidence, Finding, Location
+from ddpcheck.measures.words import listed
+
+if TYPE_CHECKING:
+    from ddpcheck.target.live import Trained
+    from ddpcheck.watch.feeds import Feed
+
+KEPT_EPOCHS_COUNT = 64
+
+
+class Epoch(msgspec.Struct, frozen=True):
+    """The batches of an iteration that backward passes followed, and whether it came to its end."""
+
+    batches: int = 0
+    is_over: bool = False
+
+
+class Feeding(msgspec.Struct, frozen=True):
+    """The iterations over one loader, in order."""
+
+    location: Location | None
+    epochs: tuple[Epoch, ...]
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """A rank's loaders by their order of first use; ``group`` are the ranks of its DDP."""
+
+    feeds: tuple[Feeding, ...]
+    group: tuple[int, ...] = ()
+    joins: bool = False
+
+
+class Observer:
+    """Counts the batches that are trained on, loader by loader and epoch by epoch."""
+
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
+        self._feeds: dict[int, tuple[Feed, list[Epoch]]] = {}
+        self._current: Feed | None = None
+        self._live: Trained | None = None
+        self._joins = False
+
+    def on_built(self, live: Trained) -> None:
+        """Remember who trains together."""
+        self._live = live
+
+    def on_epoch(self, feed: Feed) -> None:
+        """Begin another epoch of this loader."""
+        self._feeds.setdefault(feed.number, (feed, []))[1].append(Epoch())
+
+    def on_fed(self, feed: Feed) -> None:
+        """Remember whose batch comes next."""
+        self._current = feed
+
+    def on_loss(self, _step: int, _loss: object) -> None:
+        """Count the batch, once, however many losses it has."""
+        if self._current is not None:
+            epochs = self._feeds[self._current.number][1]
+            epochs[-1] = msgspec.structs.replace(epochs[-1], batches=epochs[-1].batches + 1)
+            self._current = None
+        if self._live is not None and self._live.ddp is not None:
+            from ddpcheck.watch.replicas import allows_uneven
+
+            self._joins |= allows_uneven(self._live.ddp)
+
+    def on_drained(self, feed: Feed) -> None:
+        """Note that an epoch is over."""
+        epochs = self._feeds[feed.number][1]
+        epochs[-1] = msgspec.structs.replace(epochs[-1], is_over=True)
+
+    def facts(self) -> Facts:
+        """Return the counts; raises Skip where no script is watched."""
+        self._ctx.require_watch()
+        if self._live is None or self._live.ddp is None:
+            raise Skip("no model was trained through DistributedDataParallel")
+        from ddpcheck.watch.replicas import group_of
+
+        feeds = (each for _, each in sorted(self._feeds.items()))
+        told = tuple(Feeding(f.location, tuple(e[:KEPT_EPOCHS_COUNT])) for f, e in feeds)
+        return Facts(told, group_of(self._live.ddp), self._joins)
+
+
+def judge(facts: Mapping[int, Facts]) -> list[Finding]:
+    """Return a finding for the first epoch that some ranks ended with fewer batches than others."""
+    findings = []
+    for group in sorted({own.group for own in facts.values() if not own.joins}):
+        own = {rank: facts[rank] for rank in group if rank in facts}
+        if len({len(each.feeds) for each in own.values()}) == 1:
+            findings += _of_group(own)
+    return findings
+
+
+def summarize(facts: Mapping[int, Facts]) -> str:
+    """Return how many epochs came to their end."""
+    own = next(iter(facts.values()))
+    over = sum(epoch.is_over for feed in own.feeds for epoch in feed.epochs)
+    return f"{over} epochs came to their end"
+
+
+def _of_group(facts: Mapping[int, Facts]) -> list[Finding]:
+    for at, _ in enumerate(facts[min(facts)].feeds):
+        feeds = {rank: own.feeds[at] for rank, own in facts.items()}
+        for number in range(min(len(feed.epochs) for feed in feeds.values())):
+            epochs = {rank: feed.epochs[number] for rank, feed in feeds.items()}
+            most = max(each.batches for each in epochs.values())
+            # One that is not over may have more to come.
+            short = [r for r, each in epochs.items() if each.is_over and each.batches < most]
+            if short:
+                return [_finding(short, number, epochs, feeds[min(short)].location)]
+    return []
+
+
+def _finding(
+    short: list[int], number: int, epochs: Mapping[int, Any], location: Location | None
+) -> Finding:
+    counts = listed(
+        f"rank {rank}: {each.batches}{'' if each.is_over else ' and on'}"
+        for rank, each in sorted(epochs.items())
+    )
+    return Finding(
+        title=f"ranks have different numbers of batches in epoch {number}",
+        message=f"batches trained on, by rank: {counts}; backward passes pair off wrongly from there",
+        fix="give every rank as many batches (DistributedSampler, drop_last=True, shards of one "
+        "length), or train inside of model.join()",
+        ranks=tuple(sorted(short)),
+        confidence=Confidence.HIGH,
+        location=location,
+    )

@@ -1,0 +1,1 @@
+"""Models whose parameters are spread over the ranks."""

@@ -1,0 +1,105 @@
+"""The optimizer's parameters get no gradients, so that its steps move nothing.
+
+Why it matters
+    fully_shard and FSDP put new parameters in the place of a model's own. An optimizer that was made
+    before has the old ones: backward passes fill the gradients of the new ones, step() moves
+    nothing, and no error says so. The loss stays where it was.
+
+What to do
+    Make the optimizer after the model has been sharded, from model.parameters().
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ddpcheck.check import Context, Skip
+from ddpcheck.finding import Confidence, Finding, Severity
+from ddpcheck.measures.words import spans
+
+if TYPE_CHECKING:
+    import torch
+
+    from ddpcheck.target.live import Trained
+
+# A first step may only make the optimizer's state.
+LEAST_STEPS = 2
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """The optimizer's parameters, its steps after a backward pass, and how many had a gradient."""
+
+    parameters: int
+    steps: int
+    steps_with_gradients: int
+
+
+class Observer:
+    """Looks, before each step, for a gradient on one of the optimizer's parameters."""
+
+    def __init__(self, ctx: Context) -> None:
+        del ctx
+        self._live: Trained | None = None
+        self._has_loss = False
+        self._steps = 0
+        self._with_gradients = 0
+
+    def on_built(self, live: Trained) -> None:
+        """Remember the training, whose optimizer may come later."""
+        self._live = live
+
+    def on_loss(self, _step: int, _loss: object) -> None:
+        """Note that a backward pass has begun."""
+        self._has_loss = True
+
+    def on_gradients(self, _step: int) -> None:
+        """Count the step, and whether there is anything to step by."""
+        if not self._has_loss:
+            return
+        self._has_loss = False
+        self._steps += 1
+        self._with_gradients += any(each.grad is not None for each in self._parameters())
+
+    def facts(self) -> Facts:
+        """Return the counts; raises Skip where nothing was trained."""
+        if self._live is None or self._live.optimizer is None or not self._steps:
+            raise Skip("no step of an optimizer followed a backward pass")
+        return Facts(len(self._parameters()), self._steps, self._with_gradients)
+
+    def _parameters(self) -> list[torch.Tensor]:
+        optimizer = self._live.optimizer if self._live is not None else None
+        groups = optimizer.param_groups if optimizer is not None else []
+        return [each for group in groups for each in group["params"]]
+
+
+def judge(facts: Mapping[int, Facts]) -> list[Finding]:
+    """Return a finding for the ranks whose optimizer never had a gradient."""
+    idle = [
+        rank
+        for rank, own in sorted(facts.items())
+        if own.parameters and own.steps >= LEAST_STEPS and not own.steps_with_gradients
+    ]
+    if not idle:
+        return []
+    own = facts[idle[0]]
+    return [
+        Finding(
+            title="the optimizer's parameters get no gradients",
+            message=f"none of the optimizer's {own.parameters} parameters had a gradient in "
+            f"{own.steps} steps on rank {spans(idle)}, though losses were backpropagated: they are "
+            "not those of the model that is trained",
+            fix="make the optimizer from model.parameters() after fully_shard or FSDP",
+            ranks=tuple(idle),
+            severity=Severity.ERROR,
+            confidence=Confidence.HIGH,
+        )
+    ]
+
+
+def summarize(facts: Mapping[int, Facts]) -> str:
+    """Return how many steps had gradients."""
+    own = next(iter(facts.values()))
+    return f"{own.steps_with_gradients} of {own.steps} steps had gradients"

@@ -1,0 +1,91 @@
+"""What a script does by functions of torch's that have no hook: saving, loading, splitting, sharding.
+
+Each is replaced under the names by which scripts find it, and told of after it has returned.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from os import PathLike, fspath
+from typing import Any
+
+import torch
+import torch.distributed.fsdp
+import torch.utils.data
+from torch import nn
+
+from ddpcheck.watch.callsite import users_line
+
+Emit = Callable[..., None]
+
+
+class Functions:
+    """Tells ``saved``, ``loaded``, ``scaled``, ``split`` and ``sharded``; see ``stream``."""
+
+    def __init__(self, emit: Emit) -> None:
+        self._emit = emit
+        self._undo: list[Callable[[], None]] = []
+
+    def install(self) -> None:
+        """Put them in the places of torch's own."""
+        for owner, name, tell in self._places():
+            if hasattr(owner, name):
+                self._replace(owner, name, tell)
+
+    def close(self) -> None:
+        """Put torch's own back."""
+        for undo in reversed(self._undo):
+            undo()
+        self._undo = []
+
+    def _places(self) -> Iterator[tuple[Any, str, Callable[..., None]]]:
+        yield torch, "save", self._saved
+        yield nn.Module, "load_state_dict", self._loaded
+        yield torch.utils.data, "random_split", self._split
+        yield torch.distributed.fsdp, "fully_shard", self._sharded
+        yield torch.amp.GradScaler, "step", self._scaled
+
+    def _replace(self, owner: Any, name: str, tell: Callable[..., None]) -> None:
+        original = getattr(owner, name)
+
+        @functools.wraps(original)
+        def told(*arguments: Any, **named: Any) -> Any:
+            result = original(*arguments, **named)
+            tell(result, arguments, named)
+            return result
+
+        def undo() -> None:
+            if getattr(owner, name) is told:  # what others have replaced in the meantime stays
+                setattr(owner, name, original)
+
+        setattr(owner, name, told)
+        self._undo.append(undo)
+
+    def _saved(self, _result: Any, arguments: Any, named: Any) -> None:
+        value, file = _first_two(arguments, named, "obj", "f")
+        path = fspath(file) if isinstance(file, (str, PathLike)) else ""
+        self._emit("saved", str(path), value, users_line())
+
+    def _loaded(self, result: Any, arguments: Any, named: Any) -> None:
+        module, given = _first_two(arguments, named, "self", "state_dict")
+        missing = tuple(getattr(result, "missing_keys", ()))
+        unexpected = tuple(getattr(result, "unexpected_keys", ()))
+        self._emit("loaded", module, tuple(given), missing, unexpected, users_line())
+
+    def _scaled(self, _result: Any, arguments: Any, _named: Any) -> None:
+        if arguments[0].is_enabled():
+            self._emit("scaled")
+
+    def _split(self, result: Any, arguments: Any, named: Any) -> None:
+        dataset, _ = _first_two(arguments, named, "dataset", "lengths")
+        self._emit("split", dataset, tuple(result), users_line())
+
+    def _sharded(self, _result: Any, arguments: Any, named: Any) -> None:
+        module = arguments[0] if arguments else named.get("module")
+        self._emit("sharded", module, named.get("mesh"), users_line())
+
+
+def _first_two(arguments: Any, named: Any, first: str, second: str) -> tuple[Any, Any]:
+    given = dict(zip((first, second), arguments, strict=False)) | named
+    return given.get(first), given.get(second)

@@ -1,0 +1,69 @@
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from contexts import context_with
+
+from ddpcheck.check import Skip
+from ddpcheck.checks.data.split_differs import Facts, Observer, Split, judge, summarize
+from ddpcheck.finding import Confidence, Location, Severity
+
+LINE = Location("/data.py", 20, "setup")
+
+
+def ranks(*digests: str, total: int = 100, is_shared: bool = True) -> dict[int, Facts]:
+    """Return ranks that split alike where their letters are the same."""
+    return {
+        rank: Facts((Split(total, (80, 20), digest, LINE, is_shared),))
+        for rank, digest in enumerate(digests)
+    }
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        pytest.param(ranks("a", "a"), id="the same parts"),
+        pytest.param(ranks("a"), id="one rank"),
+        pytest.param(ranks("a", "a") | {2: Facts(())}, id="rank 2 splits nothing"),
+        pytest.param(
+            ranks("a", "b") | {1: Facts((Split(90, (72, 18), "b"),))}, id="shards of other lengths"
+        ),
+    ],
+)
+def test_silent(facts: dict[int, Facts]) -> None:
+    assert judge(facts) == []
+
+
+def test_other_parts_of_a_shared_dataset_are_an_error_at_the_split() -> None:
+    (finding,) = judge(ranks("a", "a", "b", "a"))
+    assert (finding.severity, finding.confidence) == (Severity.ERROR, Confidence.HIGH)
+    assert (finding.ranks, finding.location) == ((0, 1, 2, 3), LINE)
+    assert "parts of 80 and 20: rank 2 has other samples" in finding.message
+
+
+def test_ranks_may_have_datasets_of_their_own() -> None:
+    (finding,) = judge(ranks("a", "b", is_shared=False))
+    assert finding.severity is Severity.INFO
+    assert "unless each rank has a dataset of its own" in finding.message
+
+
+def part(*indices: int) -> Any:
+    return SimpleNamespace(indices=list(indices))
+
+
+def test_the_observer_knows_a_part_that_is_loaded_by_shares() -> None:
+    observer = Observer(context_with(watches=True))
+    parts = (part(0, 2, 3), part(1))
+    observer.on_split(range(4), parts, LINE)
+    (split,) = observer.facts().splits
+    assert (split.total, split.lengths, split.is_shared) == (4, (3, 1), False)
+    observer.on_epoch(SimpleNamespace(is_shared=True, dataset_id=1))  # type: ignore[arg-type]
+    assert not observer.facts().splits[0].is_shared
+    observer.on_epoch(SimpleNamespace(is_shared=True, dataset_id=id(parts[0])))  # type: ignore[arg-type]
+    assert observer.facts().splits[0].is_shared
+    assert summarize({0: observer.facts()}) == "1 splits compared"
+
+
+def test_without_a_script_it_is_a_skip() -> None:
+    with pytest.raises(Skip):
+        Observer(context_with()).facts()

@@ -1,0 +1,28 @@
+import pytest
+
+from ddpcheck.checks.sharding.optimizer_without_gradients import Facts, judge, summarize
+from ddpcheck.finding import Severity
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        pytest.param({0: Facts(4, 5, 5), 1: Facts(4, 5, 5)}, id="all steps had gradients"),
+        pytest.param({0: Facts(4, 5, 1), 1: Facts(4, 5, 1)}, id="only one had"),
+        pytest.param({0: Facts(4, 1, 0), 1: Facts(4, 1, 0)}, id="a first step makes the state"),
+        pytest.param({0: Facts(0, 5, 0), 1: Facts(0, 5, 0)}, id="a rank without parameters"),
+    ],
+)
+def test_silent(facts: dict[int, Facts]) -> None:
+    assert judge(facts) == []
+
+
+def test_an_optimizer_that_moves_nothing_is_an_error() -> None:
+    (finding,) = judge({0: Facts(4, 5, 0), 1: Facts(4, 5, 0)})
+    assert (finding.severity, finding.ranks) == (Severity.ERROR, (0, 1))
+    assert "none of the optimizer's 4 parameters had a gradient in 5 steps" in finding.message
+    assert "fully_shard" in finding.fix
+
+
+def test_summary() -> None:
+    assert summarize({0: Facts(4, 5, 3)}) == "3 of 5 steps had gradients"
