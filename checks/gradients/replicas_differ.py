@@ -21,25 +21,23 @@ import msgspec
 from ddpcheck.check import Context, Skip
 from ddpcheck.finding import Confidence, Finding, Severity
 from ddpcheck.measures.peers import grouped
-from ddpcheck.measures.sketch import Difference, Sketch, first_difference
+from ddpcheck.measures.sketch import Difference, Sketch, first_apart, first_difference
 
 if TYPE_CHECKING:
     import torch
 
     from ddpcheck.target.live import Trained
 
-# Replicas that apply the same gradient are equal bit by bit. Differences of some units in the
-# last place come from kernels that are not deterministic, and are no fault of the training.
+# Replicas are equal bit by bit; where kernels are not deterministic, but for some last places.
 ROUNDING_UNITS = 1.0
-# A gradient that misses a bucket in one step raises in the next: two steps tell.
-GRADIENT_STEPS = 2
+GRADIENT_STEPS = 2  # a gradient that misses a bucket in one step raises in the next
 
 
 class Facts(msgspec.Struct, frozen=True):
     """Sketches by parameter name, in model order; gradients by step.
 
-    ``unit`` is the relative rounding unit (eps) of the coarsest parameter dtype. ``group`` are the
-    ranks that DDP keeps alike, empty where there is no DDP to say so.
+    ``unit`` is the rounding unit (eps) of the coarsest parameter dtype. ``group`` are the ranks that
+    DDP keeps alike, empty without DDP. ``norms`` digests all norms at the start and after each step.
     """
 
     unit: float
@@ -48,6 +46,7 @@ class Facts(msgspec.Struct, frozen=True):
     after: dict[str, Sketch]
     steps: int
     group: tuple[int, ...] = ()
+    norms: tuple[str, ...] = ()
 
 
 class Observer:
@@ -63,13 +62,14 @@ class Observer:
 
     def on_built(self, live: Trained) -> None:
         """Sketch the parameters that training starts from."""
-        from ddpcheck.watch.replicas import coarsest_unit, group_of
+        from ddpcheck.watch.replicas import Norms, coarsest_unit, group_of, replicated
 
         self._live = live
         if live.ddp is not None:
             self._group = group_of(live.ddp)
         self._unit = coarsest_unit(live.module)
         self._before = self._sketch(lambda parameter: parameter)
+        self._norms = Norms([each for _, each in replicated(live)])
 
     def on_gradients(self, step: int) -> None:
         """Sketch what the optimizer is about to use."""
@@ -77,13 +77,15 @@ class Observer:
             self._gradients.append(self._sketch(lambda parameter: parameter.grad))
 
     def on_step(self, step: int) -> None:
-        """Count the step."""
+        """Count the step, and keep what tells whether replicas are alike after it."""
         self._steps = step + 1
+        self._norms.note()
 
     def facts(self) -> Facts:
         """Return the sketches, with those of the parameters as they are now."""
         after = self._sketch(lambda parameter: parameter)
-        return Facts(self._unit, self._before, self._gradients, after, self._steps, self._group)
+        told = (self._unit, self._before, self._gradients, after, self._steps, self._group)
+        return Facts(*told, self._norms.digests())
 
     def _sketch(self, pick: Callable[[torch.Tensor], torch.Tensor | None]) -> dict[str, Sketch]:
         from ddpcheck.target.sketch import sketch_all
@@ -118,17 +120,17 @@ def _judged(facts: Mapping[int, Facts]) -> list[Finding]:
         if cause:
             title = f"gradients of step {step} are not synchronized"
             return [_finding(facts, cause, title, "gradient of")]
-    steps = max(fact.steps for fact in facts.values())
-    seen = any(gradients for fact in facts.values() for gradients in fact.gradients)
-    though = ", though gradients were equal" if seen else ""
-    title = f"parameters differ after {steps} steps{though}"
-    return [_finding(facts, after, title, "parameter")]
+    though = f", though gradients were equal in the first {compared}" if compared else ""
+    # Where norms differ from the start, it is GPUs of several models that add them up.
+    since = first_apart({rank: fact.norms for rank, fact in facts.items()})
+    when = f"from step {since - 1} on" if since else f"after {facts[min(facts)].steps} steps"
+    return [_finding(facts, after, f"parameters differ {when}{though}", "parameter")]
 
 
 def summarize(facts: Mapping[int, Facts]) -> str:
     """Return what was compared."""
-    fact = next(iter(facts.values()))
-    return f"{len(fact.after)} parameters compared on {len(facts)} ranks over {fact.steps} steps"
+    own = next(iter(facts.values()))
+    return f"{len(own.after)} parameters compared on {len(facts)} ranks over {own.steps} steps"
 
 
 def _finding(facts: Mapping[int, Facts], found: Difference, title: str, what: str) -> Finding:

@@ -40,6 +40,14 @@ def relative_difference(one: Sketch, other: Sketch) -> float:
     return min(2.0, max(apart, abs(one.norm - other.norm) / scale))
 
 
+def first_apart(digests: Mapping[int, Sequence[str]]) -> int | None:
+    """Return the first place at which ranks' digests differ, None where they never do."""
+    for place, values in enumerate(zip(*digests.values(), strict=False)):
+        if len(set(values)) > 1:
+            return place
+    return None
+
+
 def mean_projection(sketches: Sequence[Sketch]) -> tuple[float, ...]:
     """Return the projections of the mean of the tensors."""
     columns = zip(*(each.projections for each in sketches), strict=True)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from ddpcheck.check import Skip
+from ddpcheck.measures.digests import short_digest
 from ddpcheck.target.live import Trained
+
+# A training of more steps than that is watched to its end without them.
+KEPT_NORMS = 2000
 
 
 def group_of(ddp: DistributedDataParallel) -> tuple[int, ...]:
@@ -24,6 +30,28 @@ def replicated(live: Trained) -> list[tuple[str, nn.Parameter]]:
     if any(hasattr(p, "placements") or hasattr(p, "_fsdp_flattened") for _, p in named):
         raise Skip("the parameters are sharded: ranks hold different parts by design")
     return named
+
+
+class Norms:
+    """The 2-norms of parameters at moments in time, kept where they are: nothing waits for a GPU.
+
+    Equal replicas have equal norms bit by bit, on GPUs of one model.
+    """
+
+    def __init__(self, parameters: Sequence[torch.Tensor]) -> None:
+        self._parameters = [each.detach() for each in parameters]
+        self._kept: list[torch.Tensor] = []
+        self.note()
+
+    def note(self) -> None:
+        """Keep the norms as they are now, [parameters]."""
+        if self._parameters and len(self._kept) < KEPT_NORMS:
+            norms = torch._foreach_norm(self._parameters)
+            self._kept.append(torch.stack([each.to(norms[0].dtype) for each in norms]))
+
+    def digests(self) -> tuple[str, ...]:
+        """Return a digest of each moment's norms."""
+        return tuple(short_digest(repr(kept.tolist())) for kept in self._kept)
 
 
 def allows_uneven(ddp: DistributedDataParallel) -> bool:

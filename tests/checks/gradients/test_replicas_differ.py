@@ -25,8 +25,9 @@ def rank(
     steps: int = 4,
     *,
     group: tuple[int, ...] = (0, 1),
+    norms: str = "",
 ) -> Facts:
-    return Facts(unit, before, list(gradients), after, steps, group)
+    return Facts(unit, before, list(gradients), after, steps, group, tuple(norms))
 
 
 def ranks(world: int, *odd: int, fact: Facts | None = None) -> Ranks:
@@ -95,19 +96,31 @@ def test_silent(facts: Ranks) -> None:
         pytest.param(
             ranks(4, 2, fact=DRIFTED),
             (2,),
-            "parameters differ after 4 steps, though gradients were equal",
+            "parameters differ after 4 steps, though gradients were equal in the first 2",
             id="another learning rate on one rank",
+        ),
+        pytest.param(
+            {0: rank(norms="abcde"), 1: rank(norms="abcxy", after=OTHER_END)},
+            (1,),
+            "parameters differ from step 2 on, though gradients were equal in the first 2",
+            id="from a later step on",
+        ),
+        pytest.param(
+            {0: rank(norms="abcde"), 1: rank(norms="vwxyz", after=OTHER_END)},
+            (1,),
+            "parameters differ after 4 steps, though gradients were equal in the first 2",
+            id="GPUs of two models add up differently",
         ),
         pytest.param(
             ranks(4, 2, 3, fact=DRIFTED),
             (2, 3),
-            "parameters differ after 4 steps, though gradients were equal",
+            "parameters differ after 4 steps, though gradients were equal in the first 2",
             id="in a tie, rank 0 is what people compare with",
         ),
         pytest.param(
             {3: rank(), 5: DRIFTED, 7: rank()},
             (5,),
-            "parameters differ after 4 steps, though gradients were equal",
+            "parameters differ after 4 steps, though gradients were equal in the first 2",
             id="ranks that told nothing",
         ),
     ],
@@ -201,7 +214,7 @@ def test_gradients_that_were_not_seen_are_not_said_to_be_equal(
 ) -> None:
     facts = {0: rank(gradients=gradients), 1: rank(gradients=gradients, after=OTHER_END)}
     (finding,) = judge(facts)
-    assert "though gradients were equal" not in finding.title
+    assert "though gradients were equal in the first 2" not in finding.title
 
 
 def test_summary() -> None:
