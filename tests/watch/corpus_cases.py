@@ -1,0 +1,81 @@
+"""The scripts of the corpus: what each is to be told of, and what came of watching it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from real_ranks import Ended, watch
+
+from ddpcheck.finding import Finding, Severity
+
+CORPUS = Path(__file__).parent / "corpus"
+HEADER = re.compile(r"^# (finding|severity|ranks|line|steps): (.*)$", re.MULTILINE)
+CLEAN_STEPS = 12
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What the header of a faulty script says: ``ranks`` and ``line`` are None where any will do."""
+
+    finding: str
+    severity: Severity
+    ranks: tuple[int, ...] | None
+    line: str | None
+    steps: int
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a watched script was told; ``found`` and ``located`` are None for a clean one."""
+
+    ended: Ended
+    found: bool | None
+    located: bool | None
+    others: tuple[str, ...]
+
+
+def scripts(kind: str) -> list[Path]:
+    """Return the scripts of a kind, ``faults`` or ``clean``."""
+    return sorted((CORPUS / kind).glob("*.py"))
+
+
+def expected_of(script: Path) -> Expected:
+    """Return what its header says; raises KeyError where it says too little."""
+    told = dict(HEADER.findall(script.read_text()))
+    ranks = told["ranks"]
+    return Expected(
+        told["finding"],
+        Severity(told["severity"]),
+        None if ranks == "any" else tuple(int(each) for each in ranks.split(",")),
+        told.get("line"),
+        int(told["steps"]),
+    )
+
+
+def try_fault(script: Path, folder: Path) -> Seen:
+    """Watch a faulty script on two ranks."""
+    expected = expected_of(script)
+    ended = watch(folder / "reports", "--steps", str(expected.steps), str(script))
+    told = [each for each in ended.report.findings if each.severity is not Severity.INFO]
+    mine = [f for f in told if (f.id, f.severity) == (expected.finding, expected.severity)]
+    others = tuple(each.id for each in told if each.id != expected.finding)
+    return Seen(ended, bool(mine), any(_is_there(each, expected) for each in mine), others)
+
+
+def try_clean(script: Path, folder: Path) -> Seen:
+    """Watch a clean script on two ranks."""
+    ended = watch(folder / "reports", "--steps", str(CLEAN_STEPS), str(script))
+    return Seen(ended, None, None, tuple(ended.found()))
+
+
+def _is_there(finding: Finding, expected: Expected) -> bool:
+    if expected.ranks is not None and finding.ranks != expected.ranks:
+        return False
+    if expected.line is None:
+        return True
+    if finding.location is None:
+        return False
+    lines = Path(finding.location.file).read_text().splitlines()
+    return lines[finding.location.line - 1].strip() == expected.line

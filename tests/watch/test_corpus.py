@@ -1,0 +1,40 @@
+"""The corpus under ``ddpcheck watch``: each fault is found at its place, each clean script passes.
+
+A few of them run each time; all of them with pytest -m thorough, or for the scoreboard.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from corpus_cases import expected_of, scripts, try_clean, try_fault
+
+OFTEN_EACH = 6
+
+
+def some(files: list[Path]) -> list[Any]:
+    """Return all files as parameters, most of them to be run when there is time."""
+    return [
+        pytest.param(file, id=file.stem, marks=[pytest.mark.thorough] * bool(number % OFTEN_EACH))
+        for number, file in enumerate(files)
+    ]
+
+
+@pytest.mark.parametrize("script", some(scripts("faults")))
+def test_a_fault_is_found_at_its_place(script: Path, tmp_path: Path) -> None:
+    seen = try_fault(script, tmp_path)
+    assert seen.found, seen.ended.stdout + seen.ended.stderr
+    assert seen.located, seen.ended.stdout
+
+
+@pytest.mark.parametrize("script", some(scripts("clean")))
+def test_a_clean_script_is_told_nothing(script: Path, tmp_path: Path) -> None:
+    seen = try_clean(script, tmp_path)
+    assert seen.others == ()
+    assert seen.ended.exit_code == 0, seen.ended.stdout + seen.ended.stderr
+
+
+@pytest.mark.parametrize("script", scripts("faults"), ids=lambda script: script.stem)
+def test_headers_say_what_is_expected(script: Path) -> None:
+    expected = expected_of(script)
+    assert expected.line is None or expected.line in script.read_text()
