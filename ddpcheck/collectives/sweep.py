@@ -76,7 +76,8 @@ def _speed(ctx: Context, trial: Trial, case: Case, agreed: Agreement) -> Speed |
             return None
         raise
     quarter_s, _, three_quarters_s = quantiles(took_s, n=4)
-    wire = wire_s(kind, call) if case.size * ITEM_BYTES <= MIB else None
+    of_interest = ctx.profile is Profile.FULL or case.size * ITEM_BYTES <= MIB
+    wire = wire_s(kind, call) if of_interest else None
     if ctx.on_gpu:
         torch.cuda.empty_cache()
     return Speed(

@@ -8,12 +8,15 @@ import msgspec
 
 from ddpcheck.measures.bus_bandwidth import bus_gbps
 
+MIB = 2**20
+
 
 class Speed(msgspec.Struct, frozen=True):
     """The times of one collective in one size, in seconds; ``size_bytes`` as nccl-tests counts it.
 
     ``quarter_s`` and ``three_quarters_s`` bound the middle half of the goes. ``wire_s`` leaves out
-    what starting it from Python costs; None where that could not be told apart.
+    what starting it from Python costs, and what looking at each go by itself does; None where that
+    could not be told apart, or was not measured.
     """
 
     kind: str
@@ -26,6 +29,14 @@ class Speed(msgspec.Struct, frozen=True):
     three_quarters_s: float
     p99_s: float
     wire_s: float | None = None
+
+    @property
+    def steady_s(self) -> float:
+        """Return the seconds of one go of many back to back, as nccl-tests counts large ones.
+
+        Of a small one starting it is a part; of a large one that is hidden behind the one before.
+        """
+        return self.wire_s if self.wire_s is not None and self.size_bytes > MIB else self.median_s
 
     @property
     def name(self) -> tuple[str, str, int]:
@@ -45,8 +56,8 @@ def slowest(speeds: Mapping[int, Sequence[Speed]]) -> list[Speed]:
 
 
 def gbps(speed: Speed, world_size: int) -> float:
-    """Return its bus bandwidth in decimal GB/s, by the median."""
-    return bus_gbps(speed.kind, world_size, speed.size_bytes, speed.median_s)
+    """Return its bus bandwidth in decimal GB/s."""
+    return bus_gbps(speed.kind, world_size, speed.size_bytes, speed.steady_s)
 
 
 def slower_than_before(

@@ -6,8 +6,9 @@
     done > nccl-tests.txt
     python tests/benchmarks/beside_nccl_tests.py reports/latest nccl-tests.txt
 
-Times are microseconds: nccl-tests' average, and the median of the slowest rank here, which starts
-each go from Python; "wire" is without that (see ddpcheck/collectives/timing.py).
+Times are microseconds, nccl-tests' average on the left. On the right, large ones go back to back,
+all started before the first begins, as there; of 1 KiB it is the median go of the slowest rank, which
+starts each from Python, and "wire" is without that (see ddpcheck/collectives/timing.py).
 """
 
 from __future__ import annotations
@@ -19,8 +20,7 @@ from pathlib import Path
 
 import msgspec
 
-from ddpcheck.measures.bus_bandwidth import bus_gbps
-from ddpcheck.measures.collective_speed import Speed, slowest
+from ddpcheck.measures.collective_speed import Speed, gbps, slowest
 from ddpcheck.report import Report, facts_in, read_report
 
 CHECK = "collectives/low-bandwidth"
@@ -81,12 +81,12 @@ def _lines(text: str, known: dict[tuple[str, str, int], Speed], world_size: int)
 
 
 def _line(own: Speed, time_us: float, bus: float, world_size: int) -> str:
-    reached = bus_gbps(own.kind, world_size, own.size_bytes, own.median_s)
-    wire = "" if own.wire_s is None else f"{1e6 * own.wire_s:8.1f}"
-    ratio = "" if own.wire_s is not None else f"{reached / bus - 1:+8.1%}"
+    reached = gbps(own, world_size)
+    is_small = own.wire_s is not None and own.steady_s != own.wire_s
+    last = f"{1e6 * (own.wire_s or 0):8.1f}" if is_small else f"{reached / bus - 1:+8.1%}"
     return (
         f"{own.kind:24} {own.memory:10} {own.size_bytes:>10}   {time_us:>8.1f} {bus:>6.1f}   "
-        f"{1e6 * own.median_s:>8.1f} {reached:>6.1f} {ratio or wire}"
+        f"{1e6 * own.steady_s:>8.1f} {reached:>6.1f} {last}"
     )
 
 

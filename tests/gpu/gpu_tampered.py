@@ -12,7 +12,7 @@ honest = dist.all_reduce
 
 def all_reduce(tensor, *args, **kwargs):
     work = honest(tensor, *args, **kwargs)
-    if os.environ["RANK"] == "1" and tensor.dtype is torch.bfloat16:
+    if os.environ["RANK"] == "1" and tensor.dtype is torch.bfloat16 and tensor.numel():
         if work is not None:
             work.wait()
         tensor[(0,) * tensor.dim()] = -1
