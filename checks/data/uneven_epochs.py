@@ -58,11 +58,15 @@ class Observer:
         self._feeds: dict[int, tuple[Feed, list[Epoch]]] = {}
         self._current: Feed | None = None
         self._live: Trained | None = None
+        self._group: tuple[int, ...] = ()
         self._joins = False
 
     def on_built(self, live: Trained) -> None:
-        """Remember who trains together."""
+        """Remember who trains together: at the end of the script there may be no group."""
+        from ddpcheck.watch.replicas import group_of
+
         self._live = live
+        self._group = group_of(live.ddp) if live.ddp is not None else ()
 
     def on_epoch(self, feed: Feed) -> None:
         """Begin another epoch of this loader."""
@@ -91,13 +95,11 @@ class Observer:
     def facts(self) -> Facts:
         """Return the counts; raises Skip where no script is watched."""
         self._ctx.require_watch()
-        if self._live is None or self._live.ddp is None:
+        if not self._group:
             raise Skip("no model was trained through DistributedDataParallel")
-        from ddpcheck.watch.replicas import group_of
-
         feeds = (each for _, each in sorted(self._feeds.items()))
         told = tuple(Feeding(f.location, tuple(e[:KEPT_EPOCHS_COUNT])) for f, e in feeds)
-        return Facts(told, group_of(self._live.ddp), self._joins)
+        return Facts(told, self._group, self._joins)
 
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:

@@ -50,13 +50,19 @@ class Observer:
 
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
-        self._live: Trained | None = None
+        self._group: tuple[int, ...] = ()
+        self._broadcasts = False
         self.steps: list[Passes] = []
         self._now = Passes()
 
     def on_built(self, live: Trained) -> None:
-        """Remember the training."""
-        self._live = live
+        """Remember who trains together: at the end of the script there may be no group."""
+        from ddpcheck.watch.replicas import group_of
+
+        if live.ddp is not None:
+            self._group = group_of(live.ddp)
+            buffer = next(live.module.buffers(), None)
+            self._broadcasts = bool(live.ddp.broadcast_buffers and buffer is not None)
 
     def on_batch(self, _step: int, _batch: object) -> None:
         """Count a batch."""
@@ -79,13 +85,9 @@ class Observer:
     def facts(self) -> Facts:
         """Return the counts; raises Skip where no script trains through DDP."""
         self._ctx.require_watch()
-        ddp = self._live.ddp if self._live is not None else None
-        if ddp is None:
+        if not self._group:
             raise Skip("no model was trained through DistributedDataParallel")
-        from ddpcheck.watch.replicas import group_of
-
-        broadcasts = bool(ddp.broadcast_buffers and next(ddp.module.buffers(), None) is not None)
-        return Facts(tuple(self.steps), group_of(ddp), broadcasts)
+        return Facts(tuple(self.steps), self._group, self._broadcasts)
 
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:
