@@ -29,10 +29,11 @@ KEPT_EPOCHS_COUNT = 64
 
 
 class Epoch(msgspec.Struct, frozen=True):
-    """The batches of an iteration that backward passes followed, and whether it came to its end."""
+    """The batches of an iteration, whether it came to its end, and whether a loss came of it."""
 
     batches: int = 0
     is_over: bool = False
+    is_trained: bool = True
 
 
 class Feeding(msgspec.Struct, frozen=True):
@@ -51,12 +52,12 @@ class Facts(msgspec.Struct, frozen=True):
 
 
 class Observer:
-    """Counts the batches that are trained on, loader by loader and epoch by epoch."""
+    """Counts the batches of each loader, epoch by epoch."""
 
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
         self._feeds: dict[int, tuple[Feed, list[Epoch]]] = {}
-        self._current: Feed | None = None
+        self._current: list[Epoch] = []
         self._live: Trained | None = None
         self._group: tuple[int, ...] = ()
         self._joins = False
@@ -70,18 +71,17 @@ class Observer:
 
     def on_epoch(self, feed: Feed) -> None:
         """Begin another epoch of this loader."""
-        self._feeds.setdefault(feed.number, (feed, []))[1].append(Epoch())
+        self._feeds.setdefault(feed.number, (feed, []))[1].append(Epoch(is_trained=False))
 
     def on_fed(self, feed: Feed) -> None:
-        """Remember whose batch comes next."""
-        self._current = feed
+        """Count a batch."""
+        self._current = epochs = self._feeds[feed.number][1]
+        epochs[-1] = msgspec.structs.replace(epochs[-1], batches=epochs[-1].batches + 1)
 
     def on_loss(self, _step: int, _loss: object) -> None:
-        """Count the batch, once, however many losses it has."""
-        if self._current is not None:
-            epochs = self._feeds[self._current.number][1]
-            epochs[-1] = msgspec.structs.replace(epochs[-1], batches=epochs[-1].batches + 1)
-            self._current = None
+        """Note that the last batch is trained on."""
+        if self._current:
+            self._current[-1] = msgspec.structs.replace(self._current[-1], is_trained=True)
         if self._live is not None and self._live.ddp is not None:
             from ddpcheck.watch.replicas import allows_uneven
 
@@ -127,7 +127,7 @@ def _of_group(facts: Mapping[int, Facts]) -> list[Finding]:
             most = max(each.batches for each in epochs.values())
             # One that is not over may have more to come.
             short = [r for r, each in epochs.items() if each.is_over and each.batches < most]
-            if short:
+            if short and any(each.is_trained for each in epochs.values()):
                 return [_finding(short, number, epochs, feeds[min(short)].location)]
     return []
 
@@ -141,7 +141,7 @@ def _finding(
     )
     return Finding(
         title=f"ranks have different numbers of batches in epoch {number}",
-        message=f"batches trained on, by rank: {counts}; backward passes pair off wrongly from there",
+        message=f"batches by rank: {counts}; backward passes pair off wrongly from there",
         fix="give every rank as many batches (DistributedSampler, drop_last=True, shards of one "
         "length), or train inside of model.join()",
         ranks=tuple(sorted(short)),

@@ -27,6 +27,9 @@ def ranks(*feeds: Feeding, group: tuple[int, ...] = ALL, joins: bool = False) ->
         pytest.param(ranks(feeding(5, 2, goes_on=True), feeding(5)), id="one is an epoch ahead"),
         pytest.param(ranks(feeding(5), feeding(4), joins=True), id="inside of join()"),
         pytest.param(
+            ranks(*(Feeding(LOOP, (Epoch(n, True, False),)) for n in (5, 4))), id="an evaluation"
+        ),
+        pytest.param(
             {0: Facts((feeding(5),), ALL), 1: Facts((feeding(5), feeding(2)), ALL)},
             id="rank 1 has a loader of its own",
         ),
