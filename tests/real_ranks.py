@@ -12,6 +12,7 @@ import json
 import logging
 import multiprocessing
 import os
+import secrets
 import select
 import signal
 import socket
@@ -20,6 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -129,10 +131,15 @@ def _by_itself(report_dir: Path, words: list[str], environment: Mapping[str, str
 
 
 def free_port() -> int:
-    """Return a TCP port that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
-    return port
+    """Return a TCP port that nobody listens on, of those that the kernel hands out to nobody.
+
+    Any other might be taken, by a connection of a test beside this one, before it is used.
+    """
+    lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    while True:
+        port = lowest // 2 + secrets.randbelow(lowest // 2)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 def by_hand(rank: int, world_size: int, port: int) -> dict[str, str]:

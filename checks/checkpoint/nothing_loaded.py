@@ -1,13 +1,13 @@
 """A state was loaded of which the model took nothing.
 
 Why it matters
-    load_state_dict(..., strict=False) passes over what does not fit. A state that was saved through a
-    wrapper has "module." before every name; loaded into a model without it, nothing fits, nothing is
-    said, and training or evaluation goes on with random weights.
+    load_state_dict(..., strict=False) passes over what does not fit. A state that was saved
+    through a wrapper has "module." before every name; loaded into a model without it, nothing
+    fits, nothing is said, and training or evaluation goes on with random weights.
 
 What to do
-    Save model.module.state_dict(), take the prefix off the names, or load before wrapping. Load with
-    strict=True where the names are to be the same.
+    Save model.module.state_dict(), take the prefix off the names, or load before wrapping. Load
+    with strict=True where the names are to be the same.
 """
 
 from __future__ import annotations

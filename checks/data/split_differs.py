@@ -2,12 +2,12 @@
 
 Why it matters
     random_split draws from the random number generator. Where ranks have seeds of their own, each
-    rank has a validation part of its own, and the others train on it: the validation looks too good,
-    and nothing says so.
+    rank has a validation part of its own, and the others train on it: the validation looks too
+    good, and nothing says so.
 
 What to do
-    Give random_split a generator of one seed: generator=torch.Generator().manual_seed(42), on every
-    rank. Seeds for augmentation may go on to differ.
+    Give random_split a generator of one seed: generator=torch.Generator().manual_seed(42), on
+    every rank. Seeds for augmentation may go on to differ.
 """
 
 from __future__ import annotations

@@ -2,12 +2,12 @@
 
 Why it matters
     Every backward pass of DistributedDataParallel waits for all ranks. A rank that runs out of
-    batches first goes on to its next epoch, whose gradients are averaged with those of another's last
-    batches, or leaves; at the end somebody waits for ever.
+    batches first goes on to its next epoch, whose gradients are averaged with those of another's
+    last batches, or leaves; at the end somebody waits for ever.
 
 What to do
-    Give every rank as many batches: a DistributedSampler, drop_last=True, shards of one length; or
-    train inside of with model.join():.
+    Give every rank as many batches: a DistributedSampler, drop_last=True, shards of one length;
+    or train inside of with model.join():.
 """
 
 from __future__ import annotations

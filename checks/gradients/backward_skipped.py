@@ -1,10 +1,11 @@
 """Some ranks skip a backward pass that others make.
 
 Why it matters
-    DistributedDataParallel pairs the ranks' backward passes by their order alone. A rank that leaves
-    one out, because its loss was not finite, say, averages its next gradients with those of another
-    step from then on; nothing is said until some rank waits for ever, at the end of the epoch. A
-    forward pass that only one rank makes is as bad where the model has buffers: they are broadcast.
+    DistributedDataParallel pairs the ranks' backward passes by their order alone. A rank that
+    leaves one out, because its loss was not finite, say, averages its next gradients with those
+    of another step from then on; nothing is said until some rank waits for ever, at the end of
+    the epoch. A forward pass that only one rank makes is as bad where the model has buffers: they
+    are broadcast.
 
 What to do
     Let all ranks decide together: all-reduce the flag (MAX) before the step is skipped. Log and

@@ -1,13 +1,13 @@
 """A buffer of a sharded model differs between ranks.
 
 Why it matters
-    FSDP does not hand buffers on. One that no checkpoint holds, such as the frequencies of a rotary
-    embedding, has random memory on ranks that made the model on the meta device and called to_empty:
-    these ranks compute something else, and their gradients spoil everybody's.
+    FSDP does not hand buffers on. One that no checkpoint holds, such as the frequencies of a
+    rotary embedding, has random memory on ranks that made the model on the meta device and called
+    to_empty: these ranks compute something else, and their gradients spoil everybody's.
 
 What to do
-    Compute such buffers again after to_empty on every rank (reset_parameters, init_weights), or send
-    rank 0's with torch.distributed.broadcast.
+    Compute such buffers again after to_empty on every rank (reset_parameters, init_weights), or
+    send rank 0's with torch.distributed.broadcast.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The optimizer's parameters get no gradients, so that its steps move nothing.
 
 Why it matters
-    fully_shard and FSDP put new parameters in the place of a model's own. An optimizer that was made
-    before has the old ones: backward passes fill the gradients of the new ones, step() moves
+    fully_shard and FSDP put new parameters in the place of a model's own. An optimizer that was
+    made before has the old ones: backward passes fill the gradients of the new ones, step() moves
     nothing, and no error says so. The loss stays where it was.
 
 What to do

@@ -87,10 +87,11 @@ def train(options):
 
 
 if __name__ == "__main__":
-    print("started as", Path(__file__).name, sys.argv[1:], Path(sys.path[0]).name, flush=True)
+    # Each in one piece: two ranks print at the same time.
+    print(f"started as {Path(__file__).name} {sys.argv[1:]} {Path(sys.path[0]).name}", flush=True)
     options = parsed()
     rank, model, losses = train(options)
-    print("backward is", torch.Tensor.backward.__module__, flush=True)
+    print(f"backward is {torch.Tensor.backward.__module__}", flush=True)
     if options.out and rank == 0:
         torch.save((losses, model.state_dict(), torch.get_rng_state()), options.out)
     dist.destroy_process_group()
