@@ -124,7 +124,9 @@ def test_two_hosts_meet_through_the_elastic_agent(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("target", "code"),
     [
-        pytest.param("no_such_file.py:make", ExitCode.USAGE, id="usage"),
+        pytest.param(
+            "no_such_file.py:make", ExitCode.USAGE, id="usage", marks=pytest.mark.thorough
+        ),
         pytest.param(target("faults/dies_in_second_step:killed"), ExitCode.INCOMPLETE, id="lost"),
     ],
 )

@@ -25,6 +25,7 @@ def test_each_worker_of_torchs_launchers_is_a_rank(launcher: str, tmp_path: Path
     assert_healthy(start(reports, *python(*words, *ddpcheck(reports))), "torchrun")
 
 
+@pytest.mark.thorough
 def test_two_commands_of_one_job_each_have_their_verdict(tmp_path: Path) -> None:
     # The agent's store outlives the first one.
     folders = [tmp_path / "one", tmp_path / "two"]

@@ -22,8 +22,8 @@ def some(files: list[Path]) -> list[Any]:
 
 def marks_of(number: int, file: Path) -> list[pytest.MarkDecorator]:
     """Return what keeps a script for later, and that it is known not to come out well."""
-    later = [pytest.mark.thorough] if number % OFTEN_EACH else []
     reason = not_yet(file)
+    later = [pytest.mark.thorough] if reason or number % OFTEN_EACH else []
     return [*later, pytest.mark.xfail(strict=True, reason=reason)] if reason else later
 
 
