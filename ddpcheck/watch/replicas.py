@@ -46,7 +46,7 @@ class Norms:
     def note(self) -> None:
         """Keep the norms as they are now, [parameters]."""
         if self._parameters and len(self._kept) < KEPT_NORMS:
-            norms = torch._foreach_norm(self._parameters)
+            norms = torch.ops.aten._foreach_norm(self._parameters, 2)
             self._kept.append(torch.stack([each.to(norms[0].dtype) for each in norms]))
 
     def digests(self) -> tuple[str, ...]:

@@ -10,12 +10,16 @@ from ddpcheck.watch import replicas
 from ddpcheck.watch.feeds import Feed
 
 
+def both(_ddp: object) -> tuple[int, int]:
+    return 0, 1
+
+
 def live() -> Any:
     return SimpleNamespace(ddp=SimpleNamespace(_join_config=SimpleNamespace(enable=False)))
 
 
 def test_batches_are_counted_by_loader_and_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replicas, "group_of", lambda _ddp: (0, 1))
+    monkeypatch.setattr(replicas, "group_of", both)
     observer, trained, tested = Observer(context_with(watches=True)), Feed(0, None), Feed(1, None)
     observer.on_built(live())
     for feed, count in ((trained, 3), (tested, 2), (trained, 1)):
