@@ -39,14 +39,15 @@ class Norms:
     """
 
     def __init__(self, parameters: Sequence[torch.Tensor]) -> None:
-        self._parameters = [each.detach() for each in parameters]
+        self._parameters = parameters
         self._kept: list[torch.Tensor] = []
         self.note()
 
     def note(self) -> None:
         """Keep the norms as they are now, [parameters]."""
         if self._parameters and len(self._kept) < KEPT_NORMS:
-            norms = torch.ops.aten._foreach_norm(self._parameters, 2)
+            now = [each.detach() for each in self._parameters]  # .data may be another by now
+            norms = torch.ops.aten._foreach_norm(now, 2)
             self._kept.append(torch.stack([each.to(norms[0].dtype) for each in norms]))
 
     def digests(self) -> tuple[str, ...]:
