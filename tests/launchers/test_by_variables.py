@@ -60,7 +60,9 @@ def test_each_process_of_deepspeed_is_a_rank(tmp_path: Path) -> None:
     ("variables", "launcher", "told"),
     [
         pytest.param(pytorchjob, (), "pytorchjob", id="a PyTorchJob"),
-        pytest.param(trainjob, TORCHRUN, "torchrun", id="torchrun in a TrainJob"),
+        pytest.param(
+            trainjob, TORCHRUN, "torchrun", id="torchrun in a TrainJob", marks=pytest.mark.thorough
+        ),
     ],
 )
 def test_each_pod_of_kubeflow_is_a_rank(

@@ -16,7 +16,11 @@ from ddpcheck.report import read_report
     "launcher",
     [
         pytest.param("torch.distributed.run", id="torchrun"),
-        pytest.param("torch.distributed.launch", id="launch, which adds --local-rank"),
+        pytest.param(
+            "torch.distributed.launch",
+            id="launch, which adds --local-rank",
+            marks=pytest.mark.thorough,
+        ),
     ],
 )
 def test_each_worker_of_torchs_launchers_is_a_rank(launcher: str, tmp_path: Path) -> None:
