@@ -15,6 +15,7 @@ from collections.abc import Mapping
 
 from ddpcheck.finding import Confidence, Finding
 from ddpcheck.measures.inquest import Kind, inquest
+from ddpcheck.measures.stack_lines import told_places, users_place
 from ddpcheck.measures.testimony import Testimony
 
 Facts = Testimony
@@ -31,11 +32,13 @@ def judge(facts: Mapping[int, Testimony]) -> list[Finding]:
     return [
         Finding(
             title=f"{len(odd)} of {len(facts)} ranks called another collective",
-            message="; ".join(f"rank {rank} {ruling.reason}" for rank, ruling in odd.items()),
+            message="; ".join(f"rank {rank} {ruling.reason}" for rank, ruling in odd.items())
+            + told_places(facts, odd),
             fix="make every rank call the same collectives in the same order, on the same shapes",
             ranks=tuple(sorted(odd)),
             # Of two ranks that differ, nobody can say which is right.
             confidence=Confidence.HIGH if sure else Confidence.MEDIUM,
+            location=users_place(facts[first].stack),
             evidence={"check": facts[first].check, "stack": facts[first].stack},
         )
     ]

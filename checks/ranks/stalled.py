@@ -15,9 +15,11 @@ from collections.abc import Mapping
 
 from ddpcheck.finding import Confidence, Finding
 from ddpcheck.measures.inquest import Kind, inquest
+from ddpcheck.measures.stack_lines import told_places, users_place
 from ddpcheck.measures.testimony import State, Testimony
 
 Facts = Testimony
+ONE_SIDED = {"send": "recv", "recv": "send", "irecv": "send"}
 
 
 def judge(facts: Mapping[int, Testimony]) -> list[Finding]:
@@ -33,11 +35,13 @@ def judge(facts: Mapping[int, Testimony]) -> list[Finding]:
     together = len(places) == 1 and "" not in places and len(stalled) == len(facts) > 1
     return [
         Finding(
-            title="every rank waits in the same collective"
+            title=_together(facts[first].waits)
             if together
             else f"{len(stalled)} of {len(facts)} ranks stalled the run",
-            message="; ".join(f"rank {rank} {ruling.reason}" for rank, ruling in stalled.items()),
+            message="; ".join(f"rank {rank} {ruling.reason}" for rank, ruling in stalled.items())
+            + told_places(facts, stalled),
             fix=_fix(facts[first], together=together),
+            location=users_place(facts[first].stack),
             ranks=tuple(sorted(stalled)),
             confidence=Confidence.MEDIUM if together else Confidence.HIGH,
             evidence={
@@ -54,7 +58,15 @@ def summarize(facts: Mapping[int, Testimony]) -> str:
     return "" if judge(facts) else "no rank kept the others waiting"
 
 
+def _together(waits: str) -> str:
+    if waits in ONE_SIDED:
+        return f"every rank waits in {waits}, and none in {ONE_SIDED[waits]}"
+    return "every rank waits in the same collective"
+
+
 def _fix(first: Testimony, *, together: bool) -> str:
+    if together and first.waits in ONE_SIDED:
+        return "let one of two ranks receive first, or send and receive with batch_isend_irecv"
     if together:
         return "look at the network between the ranks: run --select network,collectives"
     if first.state is State.STOPPED:

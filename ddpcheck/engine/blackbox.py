@@ -55,6 +55,11 @@ class BlackBox:
         self._check = check
         self._write(0, jsontext.encode(check))
 
+    @property
+    def count(self) -> int:
+        """Return how many collectives were entered."""
+        return self._number
+
     def enter_call(self, what: str, site: str) -> Call:
         """Note that the rank enters a collective; return it, for ``leave_call``."""
         self._number += 1

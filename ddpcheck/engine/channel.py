@@ -141,6 +141,20 @@ class Channel:
         """Tell the leader that the check, which took too long, has ended after all."""
         self._store.add("overruns", -1)
 
+    def stand(self, member: int, entries: Iterable[Entry]) -> None:
+        """Tell that this member's script stands still in a collective, and all that is known there."""
+        self.tell(f"standing/{member}", entries)
+        self._store.add("standing", 1)
+
+    def move(self, member: int) -> None:
+        """Tell that this member's script has moved after all."""
+        self._store.add("standing", -1)
+        self.tell(f"standing/{member}", [])
+
+    def standing(self) -> int:
+        """Return how many members' scripts stand still right now."""
+        return self._store.add("standing", 0)
+
     def ask_to_stop(self, signal: str) -> None:
         """Tell all that this process was asked to end by that signal."""
         self.announce(STOP, signal)

@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from ddpcheck.engine.channel import INQUEST, STOP, Channel
-from ddpcheck.engine.entries import Entry, has_ended
+from ddpcheck.engine.entries import Entry, Testified, has_ended
 from ddpcheck.engine.outcomes import testimony_told
 from ddpcheck.engine.plan import PAUSE_S, Step, silence_s
+from ddpcheck.measures.inquest import is_deadlock
 from ddpcheck.measures.testimony import State, Testimony
 
 POLL_S = 0.1
@@ -88,9 +89,36 @@ class Gathering:
                 self._settled_at = float("inf")
             elif self._settled_at == float("inf"):
                 self._settled_at = now + self._settle_s
-            if now > min(until, self._settled_at) or self._has_silent_seat(now):
+            over = now > min(until, self._settled_at)
+            if over or self._has_silent_seat(now) or self._all_stand(keys):
                 return self._channel.poll(keys, 0.0)
         return True
+
+    def _all_stand(self, keys: Sequence[str]) -> bool:
+        """Return whether no script moves any more, and somebody is to blame.
+
+        All in one collective may be carrying it out, slowly; who has told will not come to it.
+        """
+        standing = self._channel.standing()
+        if not standing:
+            return False
+        here = [self._channel.has(key) for key in keys]
+        if standing + sum(here) < len(keys):
+            return False
+        if any(here):
+            return True
+        said = {seat: self._standing(seat) for seat in self._members}
+        found = {seat: each for seat, each in said.items() if each is not None}
+        return is_deadlock(found)
+
+    def _standing(self, seat: int) -> Testimony | None:
+        told = self.seen_so_far(seat)
+        return next((each.testimony for each in told if isinstance(each, Testified)), None)
+
+    def seen_so_far(self, seat: int) -> list[Entry]:
+        """Return what a script that stands still has shown until then."""
+        key = f"standing/{self._members[seat]}"
+        return self._channel.read([key])[0] if self._channel.has(key) else []
 
     def _has_silent_seat(self, now: float) -> bool:
         if now - self._looked < BEATS_S:

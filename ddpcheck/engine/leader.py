@@ -194,6 +194,7 @@ class Leader:
                 return refusals[0]
             if garbled or len(told) < len(self._entries) or _called_differently(told):
                 self._inquire(garbled, step)
+                told = told | self._seen_so_far(told)
             judged = self._judge(step, told)
             self._judgements += judged
             stop = self._reason_to_stop(step, judged)
@@ -202,11 +203,19 @@ class Leader:
                 show_progress(step, judged, len(told), len(self._entries), took_s)
         return ""
 
+    def _seen_so_far(self, told: Mapping[int, Sequence[Entry]]) -> dict[int, list[Entry]]:
+        """Return what scripts that stand still have shown, and keep it."""
+        late = set(self._entries) - set(told)
+        seen = {seat: self._gathering.seen_so_far(seat) for seat in sorted(late)}
+        for seat, each in seen.items():
+            self._entries[seat] += each
+        return {seat: each for seat, each in seen.items() if each}
+
     def _judge(self, step: Step, told: Mapping[int, Sequence[Entry]]) -> list[Judgement]:
         judged = [judge_check(check, told) for check in step.checks]
         rulings = inquest(self._testimonies)
         odd = [seat for seat, ruling in rulings.items() if ruling.kind is Kind.OTHER_CALL]
-        if not odd or step.stage.order < Stage.COLLECTIVES.order:
+        if not odd or step.stage not in (Stage.COLLECTIVES, Stage.REHEARSAL):
             return judged
         # What ranks measure with collectives that do not pair up says nothing of the machine.
         reason = f"rank {_listed(odd)} called other collectives"

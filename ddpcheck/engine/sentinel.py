@@ -68,6 +68,7 @@ class Sentinel:
         self._signal = ""
         self._asked_at = 0.0
         self._spoke = False
+        self._stands = False
         self._spoken_for: set[int] = set()
         self._asked: set[int] = set()
         self._leader = ""
@@ -144,6 +145,7 @@ class Sentinel:
         for neighbour in self._neighbours.ended(ready):
             self._tell_of_the_gone(neighbour)
         self._tell_of_overrunning()
+        self._tell_of_standing()
         self._watch_the_leader()
 
     def _tell_of_overrunning(self) -> None:
@@ -155,6 +157,22 @@ class Sentinel:
         if self._told_of != check:
             self._told_of = check
             self._channel.overrun()
+
+    def _tell_of_standing(self) -> None:
+        """Tell what the observers have seen, too: the main thread cannot any more."""
+        standstill = self._where.standstill
+        if standstill is None or not self._where.busy or self._asked_at:
+            return
+        standstill.look(self._where.box.count)
+        if standstill.stands == self._stands:
+            return
+        self._stands = standstill.stands
+        if self._stands:
+            seen = self._where.seen_so_far() if self._where.seen_so_far else []
+            told = Testified(self._where.testimony(self._signal))
+            self._channel.stand(self._post.member, [*seen, told])
+        else:
+            self._channel.move(self._post.member)
 
     def _listen(self) -> End | None:
         news = self._channel.news()

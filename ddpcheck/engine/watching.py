@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,7 +14,8 @@ from ddpcheck.engine.channel import Decision, End
 from ddpcheck.engine.entries import Ended, Entry
 from ddpcheck.engine.group import abort_group
 from ddpcheck.engine.plan import UNBOUNDED_S
-from ddpcheck.engine.probing import RAISED_BY_CODE, crash_of
+from ddpcheck.engine.probing import RAISED_BY_CODE, crash_of, outcome
+from ddpcheck.engine.standstill import Standstill
 from ddpcheck.engine.work import LEADER_SLACK_S, RankWork, facts_or_raise
 from ddpcheck.errors import ExitCode
 from ddpcheck.launch.host import ENDED
@@ -48,6 +50,7 @@ class WatchWork(RankWork):
         self._hooks = Hooks(self._begin_stream, self.watch.steps, self._enough)
         self._hooks.install()
         self._recording.__enter__()
+        self.whereabouts.seen_so_far = self._seen_so_far
         self.whereabouts.enter(SCRIPT, UNBOUNDED_S)
         status = self._run_script()
         if self._code is not None:  # the report came before, and the script went on by itself
@@ -87,9 +90,23 @@ class WatchWork(RankWork):
 
     def _begin_stream(self, device: str) -> EventStream:
         self.context = replace(self.context, device=device, watches=True)
+        self.whereabouts.standstill = Standstill(on_gpu=self.context.on_gpu)
         (step,) = self.steps
         self._observers = {check.id: check.observer(self.context) for check in step.observers}
         return EventStream(self._observers)
+
+    def _seen_so_far(self) -> list[Entry]:
+        """Return what the observers saw, from another thread: the script stands still."""
+        (step,) = self.steps
+        raised = self._hooks.stream().raised
+        return [
+            outcome(
+                check.id,
+                facts_or_raise(self._observers[check.id].facts, raised.get(check.id)),
+                time.perf_counter(),
+            )
+            for check in step.observers
+        ]
 
     def _enough(self) -> None:
         """Report in the middle of the script; then let it go on by itself, or end it."""

@@ -7,13 +7,15 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from io import TextIOWrapper
 from pathlib import Path
 
 from ddpcheck.engine.blackbox import BlackBox
-from ddpcheck.engine.entries import Crashed
+from ddpcheck.engine.entries import Crashed, Entry
 from ddpcheck.engine.stacks import answer_in, answer_no_more, stack_of, waiting_call
+from ddpcheck.engine.standstill import Standstill
 from ddpcheck.measures.testimony import State, Testimony
 from ddpcheck.watch import flight
 
@@ -23,6 +25,7 @@ from ddpcheck.watch import flight
 PATIENCE_S = 3.0
 # A process whose sentinel has spoken is ended so by its own hand only when all else has failed.
 LAST_RESORT_S = 20.0
+LONGEST_S = 24 * 3600.0
 
 
 class Whereabouts:
@@ -34,6 +37,8 @@ class Whereabouts:
         self.entered = 0
         self.crash: Crashed | None = None
         self.box = BlackBox(None)
+        self.standstill: Standstill | None = None
+        self.seen_so_far: Callable[[], list[Entry]] | None = None
         self._lock = threading.Lock()
         self._stack_file: TextIOWrapper | None = None
         self._retired = os.eventfd(0)
@@ -70,6 +75,11 @@ class Whereabouts:
         """Return whether the main thread is in a check for longer than it may."""
         return time.monotonic() >= self.until
 
+    @property
+    def stands(self) -> bool:
+        """Return whether a script, which has no deadline, stands still in a collective."""
+        return self.standstill is not None and self.busy and self.standstill.stands
+
     def extend(self, seconds: float) -> None:
         """Allow the check that runs now so much more: the whole process was at a stop."""
         with self._lock:
@@ -92,8 +102,9 @@ class Whereabouts:
     def leave(self) -> None:
         """Note that the check has ended."""
         with self._lock:
+            if self.until - time.monotonic() < LONGEST_S:
+                faulthandler.cancel_dump_traceback_later()
             self.until = float("inf")
-            faulthandler.cancel_dump_traceback_later()
 
     def retire(self) -> None:
         """Note that the main thread has heard the verdict and is leaving."""
@@ -119,7 +130,7 @@ class Whereabouts:
         return Testimony(
             state=State.BUSY if self.busy else State.ENDED,
             check=self.check,
-            overran=self.overran,
+            overran=self.overran or self.stands,
             stack=stack_of(frame) if self.busy else "",
             waits_in=(pending or waiting_call(frame)) if self.busy else "",
             interrupted_by=interrupted_by,
@@ -131,5 +142,6 @@ class Whereabouts:
 
     def _end_after(self, seconds: float) -> None:
         file = self._stack_file or sys.__stderr__
-        if file is not None:
+        # A script without a deadline may have use for that timer itself: there is but one.
+        if file is not None and seconds < LONGEST_S:
             faulthandler.dump_traceback_later(max(0.1, seconds), exit=True, file=file)

@@ -64,6 +64,17 @@ def inquest(told: Mapping[int, Testimony]) -> dict[int, Ruling]:
     return apart | _of_those_together(rest)
 
 
+def is_deadlock(told: Mapping[int, Testimony]) -> bool:
+    """Return whether ranks that all wait can never go on.
+
+    Those that wait in one collective may be carrying it out, over a slow network; but not where
+    all send, or all receive.
+    """
+    waits = {each.waits for each in told.values()}
+    one_sided = any(waits <= side for side in ({"send"}, {"recv", "irecv"}))
+    return one_sided or any(question(told) for question in QUESTIONS)
+
+
 def _of_those_together(told: Mapping[int, Testimony]) -> dict[int, Ruling]:
     rulings = {rank: Ruling(Kind.THROUGH, "") for rank in told}
     if all(each.state is State.ENDED and not each.calls for each in told.values()):

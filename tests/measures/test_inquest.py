@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddpcheck.measures.inquest import CULPRITS, Kind, inquest
+from ddpcheck.measures.inquest import CULPRITS, Kind, inquest, is_deadlock
 from ddpcheck.measures.testimony import Call, State, Testimony
 
 Ranks = dict[int, Testimony]
@@ -1078,3 +1078,34 @@ def test_calls_that_differed_too_long_ago_to_be_remembered(
     told = {r: Testimony(calls=same, digest=digest) for r, digest in enumerate(digests)}
     rulings = inquest(told)
     assert {r for r, each in rulings.items() if each.kind is Kind.OTHER_CALL} == named_ranks
+
+
+@pytest.mark.parametrize(
+    ("told", "dead"),
+    [
+        pytest.param(world(4, waiting(overran=True)), False, id="all in one collective"),
+        pytest.param(
+            world(2, msgspec.structs.replace(waiting(overran=True), waits_in="send")),
+            True,
+            id="both send, and nobody receives",
+        ),
+        pytest.param(
+            {
+                rank: msgspec.structs.replace(waiting(overran=True), waits_in=word)
+                for rank, word in enumerate(("send", "recv"))
+            },
+            False,
+            id="one sends and the other receives",
+        ),
+        pytest.param(
+            {
+                0: waiting(overran=True),
+                1: msgspec.structs.replace(waiting(overran=True), calls=made(4)),
+            },
+            True,
+            id="one has not come to the call that the other is in",
+        ),
+    ],
+)
+def test_only_ranks_that_can_never_go_on_are_in_a_deadlock(told: Ranks, dead: bool) -> None:
+    assert is_deadlock(told) is dead

@@ -1,0 +1,32 @@
+"""The user's own line in the Python stack of a rank, which is text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from ddpcheck.finding import Location
+from ddpcheck.measures.testimony import Testimony
+from ddpcheck.measures.words import listed
+
+# As traceback and faulthandler write frames; the innermost is the last one of the former.
+FRAME = re.compile(r'^\s*File "([^"]+)", line (\d+),? in (\S+)', re.MULTILINE)
+# Installed packages, Python's own library and ddpcheck's package; "<frozen runpy>" and its like.
+NOT_THE_USERS = re.compile(r"^<|/(site|dist)-packages/|/lib/python3[^/]*/|/ddpcheck/")
+INNERMOST_FIRST = "most recent call first"
+
+
+def users_place(stack: str) -> Location | None:
+    """Return the innermost line of the user's in a stack, None where there is none."""
+    frames = FRAME.findall(stack)
+    if INNERMOST_FIRST in stack:
+        frames.reverse()
+    own = [frame for frame in frames if not NOT_THE_USERS.search(frame[0])]
+    return Location(own[-1][0], int(own[-1][1]), own[-1][2]) if own else None
+
+
+def told_places(told: Mapping[int, Testimony], ranks: Iterable[int]) -> str:
+    """Return where these ranks are in the user's code, as the end of a sentence, or ''."""
+    places = {rank: users_place(told[rank].stack) for rank in ranks}
+    known = [f"rank {rank} is at {place}" for rank, place in places.items() if place is not None]
+    return f"; {listed(known)}" if known else ""

@@ -1,0 +1,43 @@
+import pytest
+
+from ddpcheck.finding import Location
+from ddpcheck.measures.stack_lines import told_places, users_place
+from ddpcheck.measures.testimony import Testimony
+
+TRACEBACK = """  File "/venv/lib/python3.11/site-packages/ddpcheck/watch/script.py", line 24, in run_script
+    runpy.run_path(name)
+  File "<frozen runpy>", line 88, in _run_code
+  File "/home/me/train.py", line 70, in <module>
+    main()
+  File "/home/me/train.py", line 41, in validate
+    model(images)
+  File "/venv/lib/python3.11/site-packages/torch/nn/parallel/distributed.py", line 1886, in forward
+    return inner()
+"""
+DUMP = """Current thread 0x01 (most recent call first):
+  File "/usr/lib/python3.11/threading.py", line 982 in run
+
+Thread 0x02 (most recent call first):
+  File "/venv/lib/python3.11/site-packages/torch/nn/parallel/distributed.py", line 1775 in _pre_forward
+  File "/home/me/model.py", line 12 in step
+  File "/home/me/train.py", line 40 in main
+"""
+
+
+@pytest.mark.parametrize(
+    ("stack", "place"),
+    [
+        (TRACEBACK, Location("/home/me/train.py", 41, "validate")),
+        (DUMP, Location("/home/me/model.py", 12, "step")),
+        ("", None),
+        ('  File "/usr/lib/python3.11/threading.py", line 982, in run', None),
+    ],
+)
+def test_the_innermost_line_of_the_users(stack: str, place: Location | None) -> None:
+    assert users_place(stack) == place
+
+
+def test_places_are_told_for_those_that_have_one() -> None:
+    told = {0: Testimony(stack=TRACEBACK), 1: Testimony()}
+    assert told_places(told, (0, 1)) == "; rank 0 is at /home/me/train.py:41 in validate"
+    assert told_places(told, (1,)) == ""
