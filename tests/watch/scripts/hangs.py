@@ -33,22 +33,23 @@ def main(fault):
     dist.init_process_group("gloo")
     rank = dist.get_rank()
     torch.manual_seed(0)
-    data = TensorDataset(torch.randn(32, 4))
-    model = DistributedDataParallel(
-        nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 1))
-    )
+    data = TensorDataset(torch.randn(256, 4))
+    # Its buffers are broadcast in each forward pass.
+    norm = nn.BatchNorm1d(8) if fault == "evaluates-on-rank-0" else nn.LayerNorm(8)
+    model = DistributedDataParallel(nn.Sequential(nn.Linear(4, 8), norm, nn.Linear(8, 1)))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     sampler = DistributedSampler(data)
     for epoch in range(2):
         sampler.set_epoch(epoch)
-        for step, (inputs,) in enumerate(DataLoader(data, 4, sampler=sampler)):
+        for step, (inputs,) in enumerate(DataLoader(data, 16, sampler=sampler)):
             loss = model(inputs).square().mean()
             if fault == "skips-on-rank-1" and rank == 1 and (epoch, step) == (0, 1):
                 continue
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-        validate(model, rank, fault)
+        if epoch == 0:
+            validate(model, rank, fault)
     print("came to its end")
     dist.destroy_process_group()
 
