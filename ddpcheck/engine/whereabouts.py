@@ -41,6 +41,7 @@ class Whereabouts:
         self.seen_so_far: Callable[[], list[Entry]] | None = None
         self._lock = threading.Lock()
         self._stack_file: TextIOWrapper | None = None
+        self._is_armed = False
         self._retired = os.eventfd(0)
         self._main = threading.main_thread().ident
 
@@ -102,9 +103,10 @@ class Whereabouts:
     def leave(self) -> None:
         """Note that the check has ended."""
         with self._lock:
-            if self.until - time.monotonic() < LONGEST_S:
-                faulthandler.cancel_dump_traceback_later()
             self.until = float("inf")
+            if self._is_armed:
+                self._is_armed = False
+                faulthandler.cancel_dump_traceback_later()
 
     def retire(self) -> None:
         """Note that the main thread has heard the verdict and is leaving."""
@@ -144,4 +146,5 @@ class Whereabouts:
         file = self._stack_file or sys.__stderr__
         # A script without a deadline may have use for that timer itself: there is but one.
         if file is not None and seconds < LONGEST_S:
+            self._is_armed = True
             faulthandler.dump_traceback_later(max(0.1, seconds), exit=True, file=file)

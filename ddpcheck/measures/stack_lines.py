@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+import ddpcheck
 from ddpcheck.finding import Location
 from ddpcheck.measures.testimony import Testimony
 from ddpcheck.measures.words import listed
@@ -12,7 +13,8 @@ from ddpcheck.measures.words import listed
 # As traceback and faulthandler write frames; the innermost is the last one of the former.
 FRAME = re.compile(r'^\s*File "([^"]+)", line (\d+),? in (\S+)', re.MULTILINE)
 # Installed packages, Python's own library and ddpcheck's package; "<frozen runpy>" and its like.
-NOT_THE_USERS = re.compile(r"^<|/(site|dist)-packages/|/lib/python3[^/]*/|/ddpcheck/")
+OWN = re.escape(f"{ddpcheck.__path__[0]}/")
+NOT_THE_USERS = re.compile(rf"^<|/(site|dist)-packages/|/lib/python3[^/]*/|^{OWN}")
 INNERMOST_FIRST = "most recent call first"
 
 

@@ -1,5 +1,6 @@
 """Where a thread is: its stack, and whether it waits for other ranks."""
 
+import faulthandler
 import subprocess
 import sys
 import threading
@@ -9,7 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
+import pytest
+
 from ddpcheck.engine.neighbours import Neighbour
+from ddpcheck.engine.plan import UNBOUNDED_S
 from ddpcheck.engine.stacks import answers, shown_waiting_call, stack_of, waiting_call
 from ddpcheck.engine.whereabouts import Whereabouts
 from ddpcheck.measures.testimony import State
@@ -80,6 +84,22 @@ def test_a_rank_between_two_checks_is_not_busy() -> None:
     assert not where.overran
     where.leave()
     assert where.testimony().state is State.ENDED
+
+
+def test_a_script_without_a_deadline_has_faulthandlers_timer_for_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls: list[str] = []
+    monkeypatch.setattr(faulthandler, "dump_traceback_later", lambda *_, **__: calls.append("set"))
+    monkeypatch.setattr(faulthandler, "cancel_dump_traceback_later", lambda: calls.append("unset"))
+    where = Whereabouts()
+    where.enter("watch/script", UNBOUNDED_S)
+    where.leave()
+    assert calls == []
+    where.enter("watch/script", UNBOUNDED_S)
+    where.put_off_the_end()  # at an inquest
+    where.leave()
+    assert calls == ["set", "unset"]
 
 
 GIL_HELD = """
