@@ -125,6 +125,8 @@ class Sentinel:
                     self._end_the_condemned(self._channel.read_message(ENDED, End))
                 return None
             now = time.monotonic()
+            if now - last > beat_s + self._post.deadline_s / 2:
+                self._where.note_stop(now - last)
             if now - last > beat_s + PAUSE_S:
                 self._where.extend(now - last)
             last = now

@@ -38,6 +38,7 @@ class Whereabouts:
         self.crash: Crashed | None = None
         self.box = BlackBox(None)
         self.standstill: Standstill | None = None
+        self._stood_s = 0.0
         self.seen_so_far: Callable[[], list[Entry]] | None = None
         self._lock = threading.Lock()
         self._stack_file: TextIOWrapper | None = None
@@ -63,6 +64,7 @@ class Whereabouts:
         with self._lock:
             self.check, self.until = check, time.monotonic() + deadline_s
             self.entered += 1
+            self._stood_s = 0.0
             self._end_after(deadline_s + PATIENCE_S)
         self.box.enter_check(check)
 
@@ -87,6 +89,10 @@ class Whereabouts:
             if self.busy:
                 self.until += seconds
                 self._end_after(self.until - time.monotonic() + PATIENCE_S)
+
+    def note_stop(self, seconds: float) -> None:
+        """Note that the whole process did nothing for so long, most of what the check has."""
+        self._stood_s = max(self._stood_s, round(seconds, 1))
 
     def hurry(self, grace_s: float) -> None:
         """Allow the check that runs now no more than ``grace_s`` from here on."""
@@ -133,6 +139,7 @@ class Whereabouts:
             state=State.BUSY if self.busy else State.ENDED,
             check=self.check,
             overran=self.overran or self.stands,
+            stood_s=self._stood_s if self.busy else 0.0,
             stack=stack_of(frame) if self.busy else "",
             waits_in=(pending or waiting_call(frame)) if self.busy else "",
             interrupted_by=interrupted_by,

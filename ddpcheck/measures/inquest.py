@@ -97,7 +97,10 @@ def _other_call(told: Mapping[int, Testimony]) -> dict[int, Ruling]:
 
 
 def _own_doing(told: Mapping[int, Testimony]) -> dict[int, Ruling]:
-    sure = {rank: each for rank, each in told.items() if _went_by_itself(each)}
+    stood = {rank for rank, each in told.items() if each.stood_s}
+    # Where all of them stood, it was their machine.
+    stood = stood if len(stood) < len(told) else set()
+    sure = {r: each for r, each in told.items() if _went_by_itself(each) or r in stood}
     # Of some it is only known that they are gone: beside one that is known to have died, those
     # that were inside a collective have waited for it, and were ended by whoever started them.
     known = any(each.ended_by or each.state is not State.GONE for each in sure.values())
@@ -126,6 +129,8 @@ def _blamed(each: Testimony) -> Ruling:
         return Ruling(Kind.STALLED, f"is stopped by a signal{where}")
     if each.state is State.SILENT:
         return Ruling(Kind.STALLED, f"fell silent{where}: {each.ended_by or 'no sign of life'}")
+    if each.state is State.BUSY:
+        return Ruling(Kind.STALLED, f"was at a stop for {each.stood_s:.1f} s{where}")
     if each.state is State.GARBLED:
         return Ruling(Kind.LOST, f"told something of {each.check} that cannot be read")
     return Ruling(Kind.LOST, f"{_end_of(each)}{where}")

@@ -62,7 +62,8 @@ class Testimony(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     ``order``: the how-manieth, from 1, of all ranks' ends and exceptions this one was; 0 when
     it has none. ``went_on``: what it raised left the process group whole. ``ended_by``: a signal's name or an exit code, where known. ``waits_in``: the
-    collective that its main thread is inside. ``calls`` are the last collectives of the check
+    collective that its main thread is inside. ``stood_s`` is how long its whole process did nothing
+    in this check, where that was most of the time that it had. ``calls`` are the last collectives of the check
     as Python called them, ``recorded`` those of the world group as torch's Flight Recorder
     has them, DDP's own included; ``sequence`` is how many the process group itself has counted.
     ``digest`` stands for all that Python called. All are empty where nothing went wrong.
@@ -75,6 +76,7 @@ class Testimony(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ended_by: str = ""
     order: int = 0
     stack: str = ""
+    stood_s: float = 0.0
     waits_in: str = ""
     interrupted_by: str = ""
     unkept: str = ""

@@ -317,6 +317,17 @@ GUILTY_OF_THEIR_OWN_DOING = [
         {0: Kind.STALLED},
         id="rank 0 holds its GIL",
     ),
+    # Both go on again while they are asked: what they are inside then tells nothing.
+    pytest.param(
+        {0: msgspec.structs.replace(waiting(overran=True), stood_s=3.6), 1: elsewhere()},
+        {0: Kind.STALLED},
+        id="rank 0 was stopped and goes on",
+    ),
+    pytest.param(
+        {rank: msgspec.structs.replace(elsewhere(), stood_s=3.6) for rank in range(2)},
+        all_named(range(2), Kind.STALLED),
+        id="their machine was at a stop, and both overran",
+    ),
     # Seen on two busy cores: ranks that waited got no processor, and could not say so.
     pytest.param(
         {0: waiting(), 1: silent_inside(), 2: elsewhere()},
