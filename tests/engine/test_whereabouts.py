@@ -90,7 +90,11 @@ def test_a_script_without_a_deadline_has_faulthandlers_timer_for_itself(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     calls: list[str] = []
-    monkeypatch.setattr(faulthandler, "dump_traceback_later", lambda *_, **__: calls.append("set"))
+
+    def armed(*_arguments: object, **_named: object) -> None:
+        calls.append("set")
+
+    monkeypatch.setattr(faulthandler, "dump_traceback_later", armed)
     monkeypatch.setattr(faulthandler, "cancel_dump_traceback_later", lambda: calls.append("unset"))
     where = Whereabouts()
     where.enter("watch/script", UNBOUNDED_S)
