@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
-import ddpcheck
 from ddpcheck.finding import Location
 from ddpcheck.measures.testimony import Testimony
 from ddpcheck.measures.words import listed
@@ -13,7 +13,7 @@ from ddpcheck.measures.words import listed
 # As traceback and faulthandler write frames; the innermost is the last one of the former.
 FRAME = re.compile(r'^\s*File "([^"]+)", line (\d+),? in (\S+)', re.MULTILINE)
 # Installed packages, Python's own library and ddpcheck's package; "<frozen runpy>" and its like.
-OWN = re.escape(f"{ddpcheck.__path__[0]}/")
+OWN = re.escape(f"{Path(__file__).parents[1]}/")
 NOT_THE_USERS = re.compile(rf"^<|/(site|dist)-packages/|/lib/python3[^/]*/|^{OWN}")
 INNERMOST_FIRST = "most recent call first"
 

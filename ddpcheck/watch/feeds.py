@@ -12,8 +12,7 @@ from torch.utils.data.distributed import DistributedSampler
 
 from ddpcheck.finding import Location
 from ddpcheck.watch.callsite import users_line
-
-Around = Callable[..., Any]
+from ddpcheck.watch.replaced import Around
 
 
 @dataclass(eq=False)

@@ -5,7 +5,6 @@ Each is replaced under the names by which scripts find it, and told of after it 
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator
 from os import PathLike, fspath
 from typing import Any
@@ -16,6 +15,7 @@ import torch.utils.data
 from torch import nn
 
 from ddpcheck.watch.callsite import users_line
+from ddpcheck.watch.replaced import Around, Replaced
 
 Emit = Callable[..., None]
 
@@ -25,19 +25,17 @@ class Functions:
 
     def __init__(self, emit: Emit) -> None:
         self._emit = emit
-        self._undo: list[Callable[[], None]] = []
+        self._replaced = Replaced()
 
     def install(self) -> None:
         """Put them in the places of torch's own."""
         for owner, name, tell in self._places():
             if hasattr(owner, name):
-                self._replace(owner, name, tell)
+                self._replaced.put(owner, name, self._telling(tell))
 
     def close(self) -> None:
         """Put torch's own back."""
-        for undo in reversed(self._undo):
-            undo()
-        self._undo = []
+        self._replaced.close()
 
     def _places(self) -> Iterator[tuple[Any, str, Callable[..., None]]]:
         yield torch, "save", self._saved
@@ -46,21 +44,13 @@ class Functions:
         yield torch.distributed.fsdp, "fully_shard", self._sharded
         yield torch.amp.GradScaler, "step", self._scaled
 
-    def _replace(self, owner: Any, name: str, tell: Callable[..., None]) -> None:
-        original = getattr(owner, name)
-
-        @functools.wraps(original)
-        def told(*arguments: Any, **named: Any) -> Any:
+    def _telling(self, tell: Callable[..., None]) -> Around:
+        def told(original: Around, *arguments: Any, **named: Any) -> Any:
             result = original(*arguments, **named)
             tell(result, arguments, named)
             return result
 
-        def undo() -> None:
-            if getattr(owner, name) is told:  # what others have replaced in the meantime stays
-                setattr(owner, name, original)
-
-        setattr(owner, name, told)
-        self._undo.append(undo)
+        return told
 
     def _saved(self, _result: Any, arguments: Any, named: Any) -> None:
         value, file = _first_two(arguments, named, "obj", "f")

@@ -6,7 +6,6 @@ DataLoader, ``Tensor.backward``. ``close`` puts all back.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -23,8 +22,9 @@ from torch.optim.optimizer import (
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 from torch.utils.hooks import RemovableHandle
 
-from ddpcheck.watch.feeds import Around, Feeds
+from ddpcheck.watch.feeds import Feeds
 from ddpcheck.watch.functions import Functions
+from ddpcheck.watch.replaced import Around, Replaced
 from ddpcheck.watch.stream import EventStream
 
 
@@ -60,7 +60,7 @@ class Hooks:
         self._enough = steps
         self._on_enough = on_enough
         self._stream: EventStream | None = None
-        self._undo: list[Callable[[], None]] = []
+        self._replaced = Replaced()
         self._handles: list[RemovableHandle] = []
         self._live: Watched | None = None
         self._ddps: WeakSet[DistributedDataParallel] = WeakSet()
@@ -77,11 +77,11 @@ class Hooks:
             register_optimizer_step_pre_hook(self._before_step),
             register_optimizer_step_post_hook(self._after_step),
         ]
-        self._wrap(DistributedDataParallel, "__init__", self._making_ddp)
-        self._wrap(DistributedDataParallel, "forward", self._going_forward)
+        self._replaced.put(DistributedDataParallel, "__init__", self._making_ddp)
+        self._replaced.put(DistributedDataParallel, "forward", self._going_forward)
         for name, around in self._feeds.wraps():
-            self._wrap(_BaseDataLoaderIter, name, around)
-        self._wrap(torch.Tensor, "backward", self._going_backward)
+            self._replaced.put(_BaseDataLoaderIter, name, around)
+        self._replaced.put(torch.Tensor, "backward", self._going_backward)
         self._functions.install()
 
     def close(self) -> None:
@@ -89,9 +89,8 @@ class Hooks:
         for handle in self._handles:
             handle.remove()
         self._functions.close()
-        for undo in reversed(self._undo):
-            undo()
-        self._handles, self._undo = [], []
+        self._replaced.close()
+        self._handles = []
 
     def stream(self, device: str = "") -> EventStream:
         """Return the stream, which begins when it is first asked for."""
@@ -102,21 +101,6 @@ class Hooks:
     def raised(self, error: BaseException) -> None:
         """Tell what the script raised."""
         self.stream().emit("raise", self.step, error)
-
-    def _wrap(self, owner: Any, name: str, around: Around) -> None:
-        original = getattr(owner, name)
-
-        @functools.wraps(original)
-        def wrapped(own: Any, *arguments: Any, **named: Any) -> Any:
-            return around(original, own, *arguments, **named)
-
-        def undo() -> None:
-            # What others have wrapped in the meantime stays.
-            if getattr(owner, name) is wrapped:
-                setattr(owner, name, original)
-
-        setattr(owner, name, wrapped)
-        self._undo.append(undo)
 
     def _making_ddp(self, original: Around, ddp: Any, *arguments: Any, **named: Any) -> None:
         module = arguments[0] if arguments else named.get("module")
