@@ -21,7 +21,10 @@ BUSY_SHARE = 0.3
 
 
 class Standstill:
-    """Looked at by the sentinel, which must be able to run: a call that holds the GIL is no wait."""
+    """Looked at by the sentinel, which must be able to run: a call that holds the GIL is no wait.
+
+    ``waits_in`` is what a GPU has not carried out, of any group, once the rank stands.
+    """
 
     def __init__(self, *, on_gpu: bool) -> None:
         self._on_gpu = on_gpu
@@ -31,6 +34,7 @@ class Standstill:
         self._cpu_s = 0.0
         self._noted: int | None = None
         self.stands = False
+        self.waits_in = ""
 
     def look(self, calls: int) -> None:
         """Look where the main thread is; ``calls`` are the collectives that it has called."""
@@ -48,11 +52,11 @@ class Standstill:
         if still_s < NOTED_S:
             return False
         if self._on_gpu:
-            pending = next((call.number for call in flight.recorded_calls() if not call.done), None)
+            pending, self.waits_in = flight.pending_call()
             if self._noted is None:
                 self._noted = pending
                 return False
-            return still_s >= STILL_S and pending is not None and pending == self._noted
+            return still_s >= STILL_S and pending >= 0 and pending == self._noted
         busy = (time.process_time() - self._cpu_s) / still_s
         return still_s >= STILL_S and busy < BUSY_SHARE and bool(waiting_call(frame))
 

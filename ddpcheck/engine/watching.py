@@ -7,11 +7,12 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from threading import Thread
 from typing import Any
 
 from ddpcheck.check import Stage
 from ddpcheck.engine.channel import Decision, End
-from ddpcheck.engine.entries import Ended, Entry
+from ddpcheck.engine.entries import Ended, Entry, Skipped
 from ddpcheck.engine.group import abort_group
 from ddpcheck.engine.plan import UNBOUNDED_S
 from ddpcheck.engine.probing import RAISED_BY_CODE, crash_of, outcome
@@ -26,6 +27,9 @@ from ddpcheck.watch.script import run_script, script_part
 from ddpcheck.watch.stream import EventStream
 
 SCRIPT = f"{Stage.WATCH.value}/script"
+# What the observers saw is read within this time, or waits for the device.
+READ_S = 2.0
+BEHIND = "the device has not come to its numbers: it waits in a collective before them"
 
 
 @dataclass
@@ -96,17 +100,24 @@ class WatchWork(RankWork):
         return EventStream(self._observers)
 
     def _seen_so_far(self) -> list[Entry]:
-        """Return what the observers saw, from another thread: the script stands still."""
+        """Return what the observers saw, from another thread: the script stands still.
+
+        What lies on a GPU behind the collective that it waits in cannot be read.
+        """
         (step,) = self.steps
-        raised = self._hooks.stream().raised
-        return [
-            outcome(
-                check.id,
-                facts_or_raise(self._observers[check.id].facts, raised.get(check.id)),
-                time.perf_counter(),
-            )
-            for check in step.observers
-        ]
+        told: dict[str, Entry] = {check.id: Skipped(check.id, BEHIND) for check in step.observers}
+        readers = [Thread(target=self._read, args=(told, name), daemon=True) for name in told]
+        for each in readers:
+            each.start()
+        until = time.monotonic() + READ_S
+        for each in readers:
+            each.join(max(0.0, until - time.monotonic()))
+        return list(told.values())
+
+    def _read(self, told: dict[str, Entry], check_id: str) -> None:
+        raised = self._hooks.stream().raised.get(check_id)
+        facts = facts_or_raise(self._observers[check_id].facts, raised)
+        told[check_id] = outcome(check_id, facts, time.perf_counter())
 
     def _enough(self) -> None:
         """Report in the middle of the script; then let it go on by itself, or end it."""

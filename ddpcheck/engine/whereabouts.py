@@ -135,6 +135,8 @@ class Whereabouts:
             )
         frame = sys._current_frames().get(self._main or 0)
         pending = next((call.what for call in recorded if not call.done), "")
+        if self.stands and self.standstill is not None:
+            pending = pending or self.standstill.waits_in
         return Testimony(
             state=State.BUSY if self.busy else State.ENDED,
             check=self.check,

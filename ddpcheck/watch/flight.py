@@ -28,20 +28,37 @@ def switch_on(environ: MutableMapping[str, str]) -> None:
 
 def recorded_calls() -> tuple[Call, ...]:
     """Return the last collectives on the world group; none where there is no recorder."""
+    return tuple(_call(each) for each in _entries() if _is_worlds(each))[-KEPT_CALLS:]
+
+
+def pending_call() -> tuple[int, str]:
+    """Return which recorded call, of any group, is the first that is not done, and what it is.
+
+    A device carries out the calls of one group in order; (-1, "") where none is pending.
+    """
+    pending = (each for each in _entries() if not _is_done(each))
+    first = next(pending, None)
+    return (-1, "") if first is None else (int(first.get("record_id", 0)), _call(first).what)
+
+
+def _entries() -> list[dict[str, Any]]:
     # NCCL's recorder and that of the other backends are two.
-    return next((calls for name in DUMPS if (calls := _dumped(name))), ())
+    return next((entries for name in DUMPS if (entries := _dumped(name))), [])
 
 
-def _dumped(name: str) -> tuple[Call, ...]:
+def _dumped(name: str) -> list[dict[str, Any]]:
     dump = getattr(_distributed_c10d, name, None)
     with suppress(RuntimeError, ValueError, TypeError):
-        entries = json.loads(dump(True, False)).get("entries") or [] if dump else []
-        return tuple(_call(each) for each in entries if _is_worlds(each))[-KEPT_CALLS:]
-    return ()
+        return list(json.loads(dump(True, False)).get("entries") or []) if dump else []
+    return []
 
 
 def _is_worlds(entry: dict[str, Any]) -> bool:
     return not entry.get("is_p2p") and "default_pg" in entry.get("process_group", ())
+
+
+def _is_done(entry: dict[str, Any]) -> bool:
+    return bool(entry.get("retired")) or entry.get("state") == "completed"
 
 
 def _call(entry: dict[str, Any]) -> Call:
@@ -49,8 +66,8 @@ def _call(entry: dict[str, Any]) -> Call:
     sizes = entry.get("input_sizes") or [[]]
     dtypes = entry.get("input_dtypes") or [""]
     shown = f"{SHORT_DTYPES.get(dtypes[0], dtypes[0].lower())}{list(sizes[0])}"
-    done = bool(entry.get("retired")) or entry.get("state") == "completed"
-    return Call(int(entry.get("collective_seq_id", 0)), f"{name} {shown}".strip(), done=done)
+    number = int(entry.get("collective_seq_id", 0))
+    return Call(number, f"{name} {shown}".strip(), done=_is_done(entry))
 
 
 def sequence_number() -> int:

@@ -6,6 +6,7 @@ Each is replaced under the names by which scripts find it, and told of after it 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from os import PathLike, fspath
 from typing import Any
 
@@ -47,7 +48,9 @@ class Functions:
     def _telling(self, tell: Callable[..., None]) -> Around:
         def told(original: Around, *arguments: Any, **named: Any) -> Any:
             result = original(*arguments, **named)
-            tell(result, arguments, named)
+            # What a script may pass there is more than is foreseen here: it must not notice.
+            with suppress(Exception):
+                tell(result, arguments, named)
             return result
 
         return told
