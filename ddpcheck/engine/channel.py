@@ -53,12 +53,13 @@ class Decision(msgspec.Struct, frozen=True):
 class End(msgspec.Struct, frozen=True):
     """The run is over, with this exit code, and ``cause`` in one line where it is not 0.
 
-    The condemned members cannot leave by themselves.
+    The condemned members cannot leave by themselves; the scripts of those that are spared go on.
     """
 
     exit_code: int
     condemned: Sequence[int] = ()
     cause: str = ""
+    spared: Sequence[int] = ()
 
 
 class Channel:

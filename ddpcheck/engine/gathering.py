@@ -120,6 +120,14 @@ class Gathering:
         key = f"standing/{self._members[seat]}"
         return self._channel.read([key])[0] if self._channel.has(key) else []
 
+    def shown_by(self, seat: int) -> list[Entry]:
+        """Return what the observers of a script that stands still saw, and nothing else."""
+        return [each for each in self.seen_so_far(seat) if not isinstance(each, Testified)]
+
+    def members_of(self, seats: Sequence[int]) -> list[int]:
+        """Return the members that have these seats."""
+        return [self._members[seat] for seat in seats]
+
     def _has_silent_seat(self, now: float) -> bool:
         if now - self._looked < BEATS_S:
             return False

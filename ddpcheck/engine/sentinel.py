@@ -29,6 +29,7 @@ BEAT_S = 0.2
 BRISK_RANKS = 512
 # After the verdict a rank has this long to leave by itself: it may close NCCL, or be stuck.
 LEAVE_S = 1.5
+LONG_S = 3600.0
 # Once a rank has raised, the others' checks end within this time or will not end.
 RAISED_GRACE_S = 3.0
 # At an inquest a neighbour has this long to speak for itself, and is looked after this often;
@@ -92,12 +93,22 @@ class Sentinel:
         except RuntimeError:
             # The store is gone, so no verdict can be heard any more.
             end = End(ExitCode.INCOMPLETE)
+        if end is not None and self._post.member in end.spared:
+            self._spare(end.exit_code)
+            return
         if end is None or self._where.retirement in self._wait_for_retirement():
             return
         leave_cause(os.environ, end.cause)
         leave_exit_code(os.environ, end.exit_code)
         sys.stdout.flush()
         os._exit(end.exit_code)
+
+    def _spare(self, exit_code: int) -> None:
+        """Let the script go on; of the run nothing is left that would hear a signal."""
+        self._where.spared = exit_code
+        while self._where.retirement not in self._mail.wait([self._where.retirement], LONG_S):
+            if self._mail.read():
+                os._exit(ExitCode.INTERRUPTED)
 
     def _wait_for_retirement(self) -> list[int]:
         until = time.monotonic() + LEAVE_S

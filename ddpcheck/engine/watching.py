@@ -131,6 +131,10 @@ class WatchWork(RankWork):
         self._hooks.close()
         self._recording.__exit__(None, None, None)
         self.whereabouts.leave()
+        if self.whereabouts.spared is not None:  # its part of the report is written
+            self._code = self.whereabouts.spared
+            self.leave()
+            return self._code
         (step,) = self.steps
         told: list[Entry] = [] if self.whereabouts.crash is None else [self.whereabouts.crash]
         for check in step.observers:
@@ -138,7 +142,8 @@ class WatchWork(RankWork):
             told.append(
                 self._measure(check, facts_or_raise(self._observers[check.id].facts, raised))
             )
-        last = Ended(step.stage.value, self.journal.broken, self.whereabouts.box.digest)
+        midway = "" if at_end else self.watch.then
+        last = Ended(step.stage.value, self.journal.broken, self.whereabouts.box.digest, midway)
         self.channel.tell(f"{step.stage.value}/{self.seat}", [*told, last])
         self.journal.write([last])
         if at_end:

@@ -36,6 +36,7 @@ class Whereabouts:
         self.until = float("inf")
         self.entered = 0
         self.crash: Crashed | None = None
+        self.spared: int | None = None  # the exit code of a verdict after which its script goes on
         self.box = BlackBox(None)
         self.standstill: Standstill | None = None
         self._stood_s = 0.0
