@@ -22,6 +22,7 @@ from ddpcheck.check import Context, Skip
 from ddpcheck.finding import Confidence, Finding, Severity
 from ddpcheck.measures.deeds import Deed, cause_of
 from ddpcheck.measures.drift import Drift, first_drift
+from ddpcheck.measures.moments import Moments
 from ddpcheck.measures.peers import grouped
 from ddpcheck.measures.sketch import Sketch
 
@@ -36,6 +37,7 @@ FIX = (
     "see that every forward runs through the wrapped model, that nothing changes "
     "requires_grad or the parameters after wrapping, and that all ranks load the checkpoint"
 )
+TWO = 2
 GRADIENT_STEPS = 2  # a gradient that misses a bucket in one step raises in the next
 
 
@@ -98,6 +100,12 @@ class Observer:
         after = self._sketch(lambda parameter: parameter)
         told = (self._unit, self._before, self._gradients, after, self._steps, self._group)
         return Facts(*told, self._norms.digests(), self._deeds.kept)
+
+    def moments(self, since: int) -> Moments | None:
+        """Return what is known by now of the replica after each step, from a moment on."""
+        if self._live is None or len(self._group) < TWO:
+            return None
+        return Moments(self._group, since, self._norms.digests_since(since))
 
     def _sketch(self, pick: Callable[[torch.Tensor], torch.Tensor | None]) -> dict[str, Sketch]:
         from ddpcheck.target.sketch import sketch_all

@@ -14,6 +14,7 @@ from ddpcheck import jsontext
 from ddpcheck.engine.entries import Entry, pack, unpack
 from ddpcheck.launch.host import ENDED
 from ddpcheck.launch.stores import Store
+from ddpcheck.measures.moments import Moments
 from ddpcheck.measures.testimony import Testimony
 
 T = TypeVar("T")
@@ -155,6 +156,15 @@ class Channel:
     def standing(self) -> int:
         """Return how many members' scripts stand still right now."""
         return self._store.add("standing", 0)
+
+    def tell_moments(self, member: int, number: int, told: Moments) -> None:
+        """Tell of this member's replica for the ``number``th time, from 0, while its script runs."""
+        self._store.set(f"moments/{member}/{number}", jsontext.encode(told).decode())
+
+    def moments_of(self, member: int, number: int) -> Moments | None:
+        """Return what the member told of its replica for that time, if it has."""
+        key = f"moments/{member}/{number}"
+        return self.read_message(key, Moments) if self.has(key) else None
 
     def ask_to_stop(self, signal: str) -> None:
         """Tell all that this process was asked to end by that signal."""

@@ -36,6 +36,8 @@ RAISED_GRACE_S = 3.0
 # one that lives is asked for its stack, and is mute when it has not spoken until then.
 PATIENCE_S = 0.3
 HEARING_BEAT_S = 0.05
+# Replicas are compared this often while a script runs.
+COMPARE_S = 0.5
 MUTE_S = 0.6
 
 
@@ -70,6 +72,8 @@ class Sentinel:
         self._asked_at = 0.0
         self._spoke = False
         self._stands = False
+        self._moments = (0, 0)
+        self._compared = 0.0
         self._spoken_for: set[int] = set()
         self._asked: set[int] = set()
         self._leader = ""
@@ -159,6 +163,7 @@ class Sentinel:
             self._tell_of_the_gone(neighbour)
         self._tell_of_overrunning()
         self._tell_of_standing()
+        self._tell_of_moments()
         self._watch_the_leader()
 
     def _tell_of_overrunning(self) -> None:
@@ -186,6 +191,20 @@ class Sentinel:
             self._channel.stand(self._post.member, [*seen, told])
         else:
             self._channel.move(self._post.member)
+
+    def _tell_of_moments(self) -> None:
+        """Tell of the replica as it is after each step, while the script runs."""
+        now = time.monotonic()
+        if self._where.moments_since is None or not self._where.busy or self._asked_at:
+            return
+        if now - self._compared < COMPARE_S:
+            return
+        self._compared = now
+        number, since = self._moments
+        told = self._where.moments_since(since)
+        if told is not None and told.digests:
+            self._channel.tell_moments(self._post.member, number, told)
+            self._moments = number + 1, since + len(told.digests)
 
     def _listen(self) -> End | None:
         news = self._channel.news()

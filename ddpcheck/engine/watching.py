@@ -20,6 +20,7 @@ from ddpcheck.engine.standstill import Standstill
 from ddpcheck.engine.work import LEADER_SLACK_S, RankWork, facts_or_raise
 from ddpcheck.errors import ExitCode
 from ddpcheck.launch.host import ENDED
+from ddpcheck.measures.moments import Moments
 from ddpcheck.settings import WatchSettings
 from ddpcheck.watch.calls import recorded_calls
 from ddpcheck.watch.hooks import Hooks
@@ -55,6 +56,7 @@ class WatchWork(RankWork):
         self._hooks.install()
         self._recording.__enter__()
         self.whereabouts.seen_so_far = self._seen_so_far
+        self.whereabouts.moments_since = self._moments_since
         self.whereabouts.enter(SCRIPT, UNBOUNDED_S)
         status = self._run_script()
         if self._code is not None:  # the report came before, and the script went on by itself
@@ -113,6 +115,11 @@ class WatchWork(RankWork):
         for each in readers:
             each.join(max(0.0, until - time.monotonic()))
         return list(told.values())
+
+    def _moments_since(self, moment: int) -> Moments | None:
+        """Return what ranks must have in common, as far as it is known; from another thread."""
+        known = (getattr(each, "moments", None) for each in self._observers.values())
+        return next((moments(moment) for moments in known if moments), None)
 
     def _read(self, told: dict[str, Entry], check_id: str) -> None:
         raised = self._hooks.stream().raised.get(check_id)
