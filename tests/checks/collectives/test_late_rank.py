@@ -94,9 +94,9 @@ def test_a_rank_that_is_slow_for_a_while_is_no_finding(kind: str) -> None:
 
 
 def test_a_core_is_not_judged_by_a_single_stretch() -> None:
-    few = {"kinds": ["cpu", "cpu"], "stretches": 1}
-    assert judge(ranks(1, 1.6, **few)) == []
-    (finding,) = judge(ranks(1, 2.4, **few))
+    cores = ["cpu", "cpu"]
+    assert judge(ranks(1, 1.6, kinds=cores, stretches=1)) == []
+    (finding,) = judge(ranks(1, 2.4, kinds=cores, stretches=1))
     assert (finding.severity, finding.ranks) == (Severity.INFO, (1,))
 
 
