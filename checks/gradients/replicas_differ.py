@@ -1,14 +1,14 @@
 """The replicas of the model differ between ranks.
 
 Why it matters
-    Data-parallel training is one training only as long as every rank holds the same
-    parameters. Replicas that drift apart raise no error: the loss still falls, and the
-    checkpoint holds whatever rank 0 happened to become.
+    Data-parallel training is one training only as long as every rank holds the same parameters.
+    Replicas that drift apart raise no error: the loss still falls, and the checkpoint holds
+    whatever rank 0 happened to become.
 
 What to do
-    Run forward through the wrapped model, never through ``.module``. Wrap after the last
-    change to ``requires_grad`` and to the modules. Load a checkpoint on every rank, before
-    wrapping. Step the optimizer only after a backward pass that was not in ``no_sync``.
+    Run forward through the wrapped model, never through ``.module``. Wrap after the last change to
+    ``requires_grad`` and to the modules. Load a checkpoint on every rank, before wrapping. Step the
+    optimizer only after a backward pass that was not in ``no_sync``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import msgspec
 
 from ddpcheck.check import Context, Skip
 from ddpcheck.finding import Confidence, Finding, Severity
-from ddpcheck.measures.deeds import Deed, cause_of
+from ddpcheck.measures.deeds import UNKNOWN_FIX, Deed, cause_of
 from ddpcheck.measures.drift import Drift, first_drift
 from ddpcheck.measures.moments import Moments
 from ddpcheck.measures.peers import grouped
@@ -30,19 +30,15 @@ if TYPE_CHECKING:
     import torch
 
     from ddpcheck.target.live import Trained
+    from ddpcheck.watch.replicas import Norms
 
 # Replicas are equal bit by bit; where kernels are not deterministic, but for some last places.
 ROUNDING_UNITS = 1.0
-FIX = (
-    "see that every forward runs through the wrapped model, that nothing changes "
-    "requires_grad or the parameters after wrapping, and that all ranks load the checkpoint"
-)
-TWO = 2
 GRADIENT_STEPS = 2  # a gradient that misses a bucket in one step raises in the next
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """Sketches by parameter name, in model order; gradients by step.
+    """Sketches by parameter name, in model order; gradients by step, empty where not known.
 
     ``unit`` is the rounding unit (eps) of the coarsest parameter dtype. ``group`` are the ranks that
     DDP keeps alike, empty without DDP. ``norms`` digests all norms at the start and after each step.
@@ -73,6 +69,7 @@ class Observer:
         self._before: dict[str, Sketch] = {}
         self._gradients: list[dict[str, Sketch]] = []
         self._steps = 0
+        self._norms: Norms | None = None
 
     def on_built(self, live: Trained) -> None:
         """Sketch the parameters that training starts from."""
@@ -93,19 +90,22 @@ class Observer:
     def on_step(self, step: int) -> None:
         """Count the step, and keep what tells whether replicas are alike after it."""
         self._steps = step + 1
-        self._norms.note()
+        if step == len(self._gradients) < GRADIENT_STEPS:  # nothing was known of them
+            self._gradients.append({})
+        if self._norms is not None:
+            self._norms.note()
 
     def facts(self) -> Facts:
         """Return the sketches, with those of the parameters as they are now."""
         after = self._sketch(lambda parameter: parameter)
+        norms = self._norms.digests() if self._norms else ()
         told = (self._unit, self._before, self._gradients, after, self._steps, self._group)
-        return Facts(*told, self._norms.digests(), self._deeds.kept)
+        return Facts(*told, norms, self._deeds.kept)
 
     def moments(self, since: int) -> Moments | None:
         """Return what is known by now of the replica after each step, from a moment on."""
-        if self._live is None or len(self._group) < TWO:
-            return None
-        return Moments(self._group, since, self._norms.digests_since(since))
+        norms = self._norms if len(self._group) > 1 else None
+        return Moments(self._group, since, norms.digests_since(since)) if norms else None
 
     def _sketch(self, pick: Callable[[torch.Tensor], torch.Tensor | None]) -> dict[str, Sketch]:
         from ddpcheck.target.sketch import sketch_all
@@ -140,7 +140,7 @@ def _finding(facts: Mapping[int, Facts], drift: Drift) -> Finding:
         title=drift.title,
         message=f"{drift.what} {found.name} is the first of {found.differing} that differ; relative "
         f"difference {found.relative:.1e}, limit {limit:.0e}{f'; {cause.words}' if cause else ''}",
-        fix=cause.fix if cause else FIX,
+        fix=cause.fix if cause else UNKNOWN_FIX,
         ranks=cause.ranks if cause else found.ranks,
         location=cause.location if cause else None,
         severity=Severity.INFO if rounding else Severity.ERROR,

@@ -54,13 +54,15 @@ class Decision(msgspec.Struct, frozen=True):
 class End(msgspec.Struct, frozen=True):
     """The run is over, with this exit code, and ``cause`` in one line where it is not 0.
 
-    The condemned members cannot leave by themselves; the scripts of those that are spared go on.
+    The condemned members cannot leave by themselves. Those that are kept waiting stand in their
+    scripts, for a rank at its report: they go on with it, or end at once.
     """
 
     exit_code: int
     condemned: Sequence[int] = ()
     cause: str = ""
-    spared: Sequence[int] = ()
+    kept_waiting: Sequence[int] = ()
+    goes_on: bool = False
 
 
 class Channel:

@@ -77,7 +77,8 @@ class Leader:
         self._complete = False
         self._judgements: list[Judgement] = []
         self._condemned: list[int] = []
-        self._spared: list[int] = []
+        self._kept_waiting: list[int] = []
+        self._goes_on = False
 
     def start(self) -> None:
         """Lead in a thread of its own, on a channel of its own."""
@@ -221,8 +222,8 @@ class Leader:
             return {}
         for seat, each in seen.items():
             self._entries[seat] += [*each, Ended(step.stage.value)]
-        if then == "continue":
-            self._spared = self._gathering.members_of(late)
+        self._kept_waiting = self._gathering.members_of(late)
+        self._goes_on = then == "continue"
         return seen
 
     def _seen_so_far(self, told: Mapping[int, Sequence[Entry]]) -> dict[int, list[Entry]]:
@@ -286,7 +287,8 @@ class Leader:
         interrupted = self._gathering.stopped_by == "SIGINT"
         end = ExitCode.INTERRUPTED if interrupted else code
         cause = _cause(report, path) if end else ""
-        self._channel.announce(ENDED, End(end, tuple(self._condemned), cause, self._spared))
+        waiting = (self._kept_waiting, self._goes_on)
+        self._channel.announce(ENDED, End(end, tuple(self._condemned), cause, *waiting))
 
     def _refuse(self, message: str) -> None:
         sys.stderr.write(f"ddpcheck: {message}\n")

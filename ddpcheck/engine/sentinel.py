@@ -97,10 +97,11 @@ class Sentinel:
         except RuntimeError:
             # The store is gone, so no verdict can be heard any more.
             end = End(ExitCode.INCOMPLETE)
-        if end is not None and self._post.member in end.spared:
+        waits = end is not None and self._post.member in end.kept_waiting
+        if end is not None and waits and end.goes_on:
             self._spare(end.exit_code)
             return
-        if end is None or self._where.retirement in self._wait_for_retirement():
+        if end is None or (not waits and self._where.retirement in self._wait_for_retirement()):
             return
         leave_cause(os.environ, end.cause)
         leave_exit_code(os.environ, end.exit_code)

@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from threading import Thread
 from typing import Any
@@ -72,9 +73,20 @@ class WatchWork(RankWork):
                 self._end_with(end)
             return status
         except RAISED_BY_CODE as error:
+            end = self._verdict()
+            if end is not None:  # another rank has left after it, as it may
+                return end.exit_code
             self._tell_of(error)
             return 1
         return 0
+
+    def _verdict(self) -> End | None:
+        """Return the end of the run if it came while the script was still watched, and ends it."""
+        goes_on = self._code is not None or self.whereabouts.spared is not None
+        with suppress(RuntimeError):  # the store may have gone
+            if not goes_on and self.channel.has(ENDED):
+                return self.channel.read_message(ENDED, End)
+        return None
 
     def _tell_of(self, error: BaseException) -> None:
         """Show what the script raised, as Python would, and let the others know of it."""
@@ -119,7 +131,9 @@ class WatchWork(RankWork):
     def _moments_since(self, moment: int) -> Moments | None:
         """Return what ranks must have in common, as far as it is known; from another thread."""
         known = (getattr(each, "moments", None) for each in self._observers.values())
-        return next((moments(moment) for moments in known if moments), None)
+        with suppress(Exception):  # an observer's own fault, which its facts will tell
+            return next((moments(moment) for moments in known if moments), None)
+        return None
 
     def _read(self, told: dict[str, Entry], check_id: str) -> None:
         raised = self._hooks.stream().raised.get(check_id)

@@ -28,6 +28,12 @@ FIXES = {
 }
 
 
+UNKNOWN_FIX = (
+    "see that every forward runs through the wrapped model, that nothing changes "
+    "requires_grad or the parameters after wrapping, and that all ranks load the checkpoint"
+)
+
+
 class Deed(msgspec.Struct, frozen=True):
     """One of them on one rank, in a training step that counts from 0; ``what`` tells more of it."""
 

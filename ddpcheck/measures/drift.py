@@ -44,17 +44,19 @@ def first_drift(replicas: Mapping[int, Replica]) -> Drift | None:
     after = first_difference({rank: each.after for rank, each in replicas.items()})
     if not after or len({each.steps for each in replicas.values()}) > 1:
         return None  # a rank that stopped in another step is elsewhere: gradients/step-raised
+    # Where norms differ from the start, it is GPUs of several models that add them up.
+    since = first_apart({rank: each.norms for rank, each in replicas.items()})
     compared = min(len(each.gradients) for each in replicas.values())
-    for step in range(compared):
+    for step in range(min(compared, since or compared)):
         apart = first_difference({rank: each.gradients[step] for rank, each in replicas.items()})
         if apart:
             return Drift(
                 apart, f"gradients of step {step} are not synchronized", "gradient of", step
             )
-    though = f", though gradients were equal in the first {compared}" if compared else ""
-    # Where norms differ from the start, it is GPUs of several models that add them up.
-    since = first_apart({rank: each.norms for rank, each in replicas.items()})
-    steps = replicas[min(replicas)].steps
+    one = replicas[min(replicas)]
+    known = sum(bool(gradients) for gradients in one.gradients[: since or compared])
+    though = f", though gradients were equal in the first {known}" if known else ""
+    steps = one.steps
     when = f"from step {since - 1} on" if since else f"after {steps} steps"
     step = since - 1 if since else compared
     return Drift(after, f"parameters differ {when}{though}", "parameter", step)

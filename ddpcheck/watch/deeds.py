@@ -53,8 +53,9 @@ class Deeds:
         """Note the line of the backward."""
         self._backward = users_line()
 
-    def on_gradients(self, step: int) -> None:
-        """Note what is unusual in the step that comes."""
+    def on_step(self, step: int) -> None:
+        """Count the step, and note what was unusual in it."""
+        self._step = step + 1
         if self._live is None or self._live.ddp is None:
             return
         if step not in self._forwards:
@@ -62,10 +63,6 @@ class Deeds:
         elif not self._forwards[step]:
             self._note(Kind.UNSYNCED, step, "", self._backward)
         self._look_for_the_freed(step)
-
-    def on_step(self, step: int) -> None:
-        """Count the step."""
-        self._step = step + 1
 
     def on_loaded(self, module: Any, _given: Any, _missing: Any, _more: Any, location: Any) -> None:
         """Note that a state was loaded into a model that is wrapped already."""
