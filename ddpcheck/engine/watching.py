@@ -73,9 +73,9 @@ class WatchWork(RankWork):
                 self._end_with(end)
             return status
         except RAISED_BY_CODE as error:
-            end = self._verdict()
-            if end is not None:  # another rank has left after it, as it may
-                return end.exit_code
+            verdict = self._verdict()
+            if verdict is not None:  # another rank has left after it, as it may
+                return verdict.exit_code
             self._tell_of(error)
             return 1
         return 0
