@@ -29,18 +29,17 @@ CPU = "cpu"
 class Limits(NamedTuple):
     """By which part of the others' time a rank is slower that is named.
 
-    By ``steady`` where there are ``sure`` stretches of turns, or by ``altogether`` over all turns.
+    By ``steady`` in most stretches of turns, where there are several, or ``altogether``.
     """
 
     steady: float
     altogether: float
-    sure: int
 
 
 # A rank that is a tenth slower is to be found. Cores are equal but for what else they do, which may
 # halve their speed for a second (see ``measures.lateness``); GPUs of one model differ by some
 # hundredths (H200: up to 0.03 in 12 runs).
-LIMITS = {True: Limits(0.05, 1.0, 20), False: Limits(0.07, 0.25, 4)}
+LIMITS = {True: Limits(0.05, 1.0), False: Limits(0.07, 0.25)}
 STRETCHES = {
     Profile.QUICK: {True: (1, 1), False: (1, 1)},
     Profile.STANDARD: {True: (1, 1), False: (4, 4)},
@@ -78,7 +77,7 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
     """Return one finding for the ranks whose compute is slower than their peers'."""
     turns = {rank: own.turns for rank, own in facts.items()}
     kinds = {rank: own.kind for rank, own in facts.items()}
-    limit = _limits(facts)
+    limit = LIMITS[CPU in kinds.values()]
     slow = slower_ranks(turns, kinds, limit.steady, limit.altogether)
     if not slow:
         return []
@@ -106,12 +105,6 @@ def summarize(facts: Mapping[int, Facts]) -> str:
     last = max(waited, key=lambda rank: waited[rank])
     turns = len(facts[last].turns.wait_s)
     return f"in {turns} turns the others waited {waited[last]:.3f} s for rank {last}, the most"
-
-
-def _limits(facts: Mapping[int, Facts]) -> Limits:
-    limits = LIMITS[CPU in {own.kind for own in facts.values()}]
-    stretches = min(len(own.turns.fastest_s) for own in facts.values())
-    return limits if stretches >= limits.sure else limits._replace(steady=limits.altogether)
 
 
 def _who(slow: Sequence[int], facts: Mapping[int, Facts]) -> str:

@@ -24,7 +24,7 @@ STRETCH_TURNS = 20
 # The standard error of a median is 1.25 times that of a mean of normal values, and the median
 # absolute deviation times 1.48 estimates their standard deviation (Huber, Robust Statistics).
 MEDIAN_ERROR, NORMAL_DEVIATIONS = 1.25, 1.4826
-SURE_ERRORS = 3.0
+CLEAR_ERRORS, SURE_ERRORS = 2.0, 3.0
 
 
 class Turns(msgspec.Struct, frozen=True):
@@ -58,14 +58,16 @@ def slower_ranks(
 ) -> list[Slower]:
     """Return the ranks that are slower than the median of the others of their kind.
 
-    By ``steady`` in the median over the stretches, or by ``altogether`` over all turns.
+    By ``steady`` in the median over the stretches, and beyond its error; or by ``altogether`` over
+    all turns.
     """
     found: list[Slower] = []
     for ranks in grouped(kinds).values():
         excess = log_ratios({rank: turns[rank].fastest_s for rank in ranks})
         whole = log_ratios({rank: (turns[rank].mean_s,) for rank in ranks})
         for rank in excess:
-            if median(excess[rank]) > log(1 + steady):
+            beyond = median(excess[rank]) - log(1 + steady)
+            if beyond > CLEAR_ERRORS * error_of_median(excess[rank]):
                 found.append(_slower(rank, excess[rank], is_steady=True))
             elif whole[rank][0] > log(1 + altogether):
                 found.append(_slower(rank, whole[rank], is_steady=False))
