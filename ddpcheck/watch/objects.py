@@ -62,7 +62,8 @@ def own_bytes(value: Any) -> int:
         at = bisect_right(starts, address) - 1
         return at < 0 or address >= mapped[at][1]
 
-    return sum(size for address, size in _memories(value).items() if is_own(address))
+    memories = _memories(value, devices=("cpu",))
+    return sum(size for address, size in memories.items() if is_own(address))
 
 
 def mapped_files(root: Path = Path("/")) -> list[tuple[int, int]]:
@@ -72,11 +73,11 @@ def mapped_files(root: Path = Path("/")) -> list[tuple[int, int]]:
     return sorted((int(start, 16), int(end, 16)) for start, _, end in spans)
 
 
-def _memories(value: Any) -> dict[int, int]:
-    """Return the size of each piece of memory on the host by its address."""
+def _memories(value: Any, devices: tuple[str, ...] = ("cpu", "cuda")) -> dict[int, int]:
+    """Return the size of each piece of memory by its address."""
     found: dict[int, int] = {}
     for part in _parts(value):
-        if type(part) in PLAIN and part.layout is torch.strided and not part.is_meta:
+        if type(part) in PLAIN and part.layout is torch.strided and part.device.type in devices:
             storage = part.untyped_storage()
             found[storage.data_ptr()] = storage.nbytes()
         elif isinstance(part, np.ndarray) and not part.dtype.hasobject:
