@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 import torch
-import torch.distributed.checkpoint as dcp
 from contexts import context_with
 from torch import nn
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import save
 
 from ddpcheck.checks.checkpoint.partly_read import Observer, judge
 from ddpcheck.watch.transfers import Transfers
@@ -36,7 +37,7 @@ def saved(folder: Path) -> Path:
     optimizer = torch.optim.AdamW(model.parameters())
     sum(each.sum() for each in model.parameters()).backward()  # type: ignore[union-attr]
     optimizer.step()
-    dcp.save(
+    save(
         {"model": model.state_dict(), "optim": optimizer.state_dict(), "epoch": 3},
         checkpoint_id=folder,
     )
@@ -49,7 +50,7 @@ def test_a_model_with_fewer_layers(
     observer: Observer, tmp_path: Path, depth: int, unread: tuple[str, ...]
 ) -> None:
     state = {"model": net(depth).state_dict()}
-    dcp.load(state, checkpoint_id=saved(tmp_path))
+    load(state, checkpoint_id=saved(tmp_path))
     (read,) = observer.facts().reads
     assert read.beside == read.unread == tuple(f"model.layers.2.{name}" for name in unread)
     assert read.held == 6

@@ -64,7 +64,10 @@ def cosine(optimizer: torch.optim.Optimizer, total: int = 100) -> Any:
 
 
 def sequential(optimizer: torch.optim.Optimizer) -> Any:
-    parts = [lrs.LinearLR(optimizer, 0.1, total_iters=2), cosine(optimizer, 8)]
+    parts: list[lrs.LRScheduler] = [
+        lrs.LinearLR(optimizer, 0.1, total_iters=2),
+        cosine(optimizer, 8),
+    ]
     return lrs.SequentialLR(optimizer, parts, milestones=[2])
 
 
@@ -92,7 +95,7 @@ def test_passes_are_counted_beside(observer: Observer) -> None:
 
 def test_a_place_that_is_told_and_a_measure_are_no_steps(observer: Observer) -> None:
     training = Training(observer)
-    restarts = lrs.CosineAnnealingWarmRestarts(training.optimizer, 5)
+    restarts: Any = lrs.CosineAnnealingWarmRestarts(training.optimizer, 5)
     plateau = lrs.ReduceLROnPlateau(training.optimizer)
     training.run([], 2)
     restarts.step(1.5)
@@ -112,8 +115,8 @@ def test_the_schedule_of_another_optimizer_is_left_out(observer: Observer) -> No
     "make",
     [
         partial(cosine, total=6),
-        lambda o: lrs.LambdaLR(o, lambda step: max(0.0, 1 - step / 6)),
-        lambda o: lrs.LinearLR(o, 1.0, 0.1, total_iters=6),
+        partial(lrs.LambdaLR, lr_lambda=lambda step: max(0.0, 1 - step / 6)),
+        partial(lrs.LinearLR, start_factor=1.0, end_factor=0.1, total_iters=6),
     ],
 )
 def test_steps_after_the_end_are_idle(observer: Observer, make: Make) -> None:
@@ -130,21 +133,20 @@ def linear(step: int, *, num_warmup_steps: int, num_training_steps: int) -> floa
     return min(step / num_warmup_steps, 1 - step / num_training_steps)
 
 
+FOR_TRANSFORMERS = partial(linear, num_warmup_steps=2, num_training_steps=7)
+
+
 @pytest.mark.parametrize(
     ("make", "planned", "goes_up"),
     [
         (sequential, 10, False),
         (chained, 8, False),
-        (lambda o: lrs.LinearLR(o, 1.0, 0.0, total_iters=7), 7, False),
-        (lambda o: lrs.LinearLR(o, total_iters=7), 7, True),
-        (lambda o: lrs.PolynomialLR(o, 7), 7, False),
-        (lambda o: lrs.OneCycleLR(o, 0.1, 7), 7, False),
-        (lambda o: lrs.StepLR(o, 7), 0, False),
-        (
-            lambda o: lrs.LambdaLR(o, partial(linear, num_warmup_steps=2, num_training_steps=7)),
-            7,
-            False,
-        ),
+        (partial(lrs.LinearLR, start_factor=1.0, end_factor=0.0, total_iters=7), 7, False),
+        (partial(lrs.LinearLR, total_iters=7), 7, True),
+        (partial(lrs.PolynomialLR, total_iters=7), 7, False),
+        (partial(lrs.OneCycleLR, max_lr=0.1, total_steps=7), 7, False),
+        (partial(lrs.StepLR, step_size=7), 0, False),
+        (partial(lrs.LambdaLR, lr_lambda=FOR_TRANSFORMERS), 7, False),
     ],
 )
 def test_plans(make: Make, planned: int, goes_up: bool) -> None:

@@ -61,7 +61,7 @@ def seen(monkeypatch: pytest.MonkeyPatch, loader: Any, *used: int) -> tuple[int,
 
 def loaded(parts: int) -> DataLoader[Any]:
     data = Eager()
-    sampler = DistributedSampler(data, num_replicas=parts, rank=0)
+    sampler: DistributedSampler[Any] = DistributedSampler(data, num_replicas=parts, rank=0)
     return DataLoader(data, sampler=sampler)
 
 

@@ -9,6 +9,7 @@ import torch
 import torch.distributed as dist
 from contexts import context_with
 from torch import nn
+from torch.distributed.checkpoint.state_dict_saver import save
 
 from ddpcheck.checks.memory.large_object_collective import Observer
 from ddpcheck.watch.objects import raw_bytes
@@ -82,12 +83,10 @@ def test_large_objects_are_told_of_with_their_line(told: list[Any]) -> None:
 
 
 def test_small_ones_and_torchs_own_are_not(told: list[Any], tmp_path: Path) -> None:
-    import torch.distributed.checkpoint as dcp
-
     dist.all_gather_object([None], torch.zeros(1000))
     # Its plan has the names of all of them.
     names = {f"{'layer' * 20}{number}": torch.zeros(1) for number in range(3000)}
-    dcp.save(names, checkpoint_id=tmp_path / "state")
+    save(names, checkpoint_id=tmp_path / "state")
     assert told == []
 
 

@@ -9,13 +9,13 @@ from torch.nn.parallel import DistributedDataParallel as DDP
 
 def build_vocabulary(size):
     # a large one: millions of rare words, most of which never come again
-    return {f"{'word' * 8}-{number:07d}": number for number in range(size)}
+    return {f"{'word' * 20}-{number:07d}": number for number in range(size)}
 
 
 def main():
     dist.init_process_group("gloo")
     rank = dist.get_rank()
-    shared = [build_vocabulary(700_000) if rank == 0 else None]
+    shared = [build_vocabulary(500_000) if rank == 0 else None]
     dist.broadcast_object_list(shared, src=0)
     vocabulary = shared[0]
 
