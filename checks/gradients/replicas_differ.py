@@ -1,14 +1,14 @@
 """The replicas of the model differ between ranks.
 
 Why it matters
-    Data-parallel training is one training only as long as every rank holds the same
-    parameters. Replicas that drift apart raise no error: the loss still falls, and the
-    checkpoint holds whatever rank 0 happened to become.
+    Data-parallel training is one training only as long as every rank holds the same parameters.
+    Replicas that drift apart raise no error: the loss still falls, and the checkpoint holds
+    whatever rank 0 happened to become.
 
 What to do
-    Run forward through the wrapped model, never through ``.module``. Wrap after the last
-    change to ``requires_grad`` and to the modules. Load a checkpoint on every rank, before
-    wrapping. Step the optimizer only after a backward pass that was not in ``no_sync``.
+    Run forward through the wrapped model, never through ``.module``. Wrap after the last change to
+    ``requires_grad`` and to the modules. Load a checkpoint on every rank, before wrapping. Step the
+    optimizer only after a backward pass that was not in ``no_sync``.
 """
 
 from __future__ import annotations
@@ -20,13 +20,17 @@ import msgspec
 
 from ddpcheck.check import Context, Skip
 from ddpcheck.finding import Confidence, Finding, Severity
+from ddpcheck.measures.deeds import UNKNOWN_FIX, Deed, cause_of
+from ddpcheck.measures.drift import Drift, first_drift
+from ddpcheck.measures.moments import Moments
 from ddpcheck.measures.peers import grouped
-from ddpcheck.measures.sketch import Difference, Sketch, first_apart, first_difference
+from ddpcheck.measures.sketch import Sketch
 
 if TYPE_CHECKING:
     import torch
 
     from ddpcheck.target.live import Trained
+    from ddpcheck.watch.replicas import Norms
 
 # Replicas are equal bit by bit; where kernels are not deterministic, but for some last places.
 ROUNDING_UNITS = 1.0
@@ -34,10 +38,11 @@ GRADIENT_STEPS = 2  # a gradient that misses a bucket in one step raises in the 
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """Sketches by parameter name, in model order; gradients by step.
+    """Sketches by parameter name, in model order; gradients by step, empty where not known.
 
     ``unit`` is the rounding unit (eps) of the coarsest parameter dtype. ``group`` are the ranks that
     DDP keeps alike, empty without DDP. ``norms`` digests all norms at the start and after each step.
+    ``deeds`` are what a watched script did that may set them apart.
     """
 
     unit: float
@@ -47,18 +52,24 @@ class Facts(msgspec.Struct, frozen=True):
     steps: int
     group: tuple[int, ...] = ()
     norms: tuple[str, ...] = ()
+    deeds: tuple[Deed, ...] = ()
 
 
 class Observer:
     """Sketches parameters before and after, and the gradients of the first steps."""
 
     def __init__(self, ctx: Context) -> None:
+        from ddpcheck.watch.deeds import Deeds
+
+        self._deeds = Deeds()
+        self.parts = (self._deeds,) if ctx.watches else ()
         self._group = () if ctx.watches else tuple(range(ctx.world_size))
         self._live: Trained | None = None
         self._unit = 0.0
         self._before: dict[str, Sketch] = {}
         self._gradients: list[dict[str, Sketch]] = []
         self._steps = 0
+        self._norms: Norms | None = None
 
     def on_built(self, live: Trained) -> None:
         """Sketch the parameters that training starts from."""
@@ -79,13 +90,22 @@ class Observer:
     def on_step(self, step: int) -> None:
         """Count the step, and keep what tells whether replicas are alike after it."""
         self._steps = step + 1
-        self._norms.note()
+        if step == len(self._gradients) < GRADIENT_STEPS:  # nothing was known of them
+            self._gradients.append({})
+        if self._norms is not None:
+            self._norms.note()
 
     def facts(self) -> Facts:
         """Return the sketches, with those of the parameters as they are now."""
         after = self._sketch(lambda parameter: parameter)
+        norms = self._norms.digests() if self._norms else ()
         told = (self._unit, self._before, self._gradients, after, self._steps, self._group)
-        return Facts(*told, self._norms.digests())
+        return Facts(*told, norms, self._deeds.kept)
+
+    def moments(self, since: int) -> Moments | None:
+        """Return what is known by now of the replica after each step, from a moment on."""
+        norms = self._norms if len(self._group) > 1 else None
+        return Moments(self._group, since, norms.digests_since(since)) if norms else None
 
     def _sketch(self, pick: Callable[[torch.Tensor], torch.Tensor | None]) -> dict[str, Sketch]:
         from ddpcheck.target.sketch import sketch_all
@@ -99,32 +119,9 @@ class Observer:
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:
     """Return one finding for each group: the earliest moment at which its replicas differ."""
     groups = grouped({rank: own.group for rank, own in facts.items()})
-    return [each for ranks in groups.values() for each in _judged({r: facts[r] for r in ranks})]
-
-
-def _judged(facts: Mapping[int, Facts]) -> list[Finding]:
-    """Return the finding for one group, if there is one.
-
-    Gradients that differ are no fault by themselves (an optimizer may average later): they
-    are the cause when parameters differ afterwards.
-    """
-    before = first_difference({rank: fact.before for rank, fact in facts.items()})
-    if before:
-        return [_finding(facts, before, "parameters differ before the first step", "parameter")]
-    after = first_difference({rank: fact.after for rank, fact in facts.items()})
-    if not after or len({fact.steps for fact in facts.values()}) > 1:
-        return []  # a rank that stopped in another step is elsewhere: gradients/step-raised
-    compared = min(len(fact.gradients) for fact in facts.values())
-    for step in range(compared):
-        cause = first_difference({rank: fact.gradients[step] for rank, fact in facts.items()})
-        if cause:
-            title = f"gradients of step {step} are not synchronized"
-            return [_finding(facts, cause, title, "gradient of")]
-    though = f", though gradients were equal in the first {compared}" if compared else ""
-    # Where norms differ from the start, it is GPUs of several models that add them up.
-    since = first_apart({rank: fact.norms for rank, fact in facts.items()})
-    when = f"from step {since - 1} on" if since else f"after {facts[min(facts)].steps} steps"
-    return [_finding(facts, after, f"parameters differ {when}{though}", "parameter")]
+    alike = [{rank: facts[rank] for rank in ranks} for ranks in groups.values()]
+    drifts = [(own, first_drift(own)) for own in alike]
+    return [_finding(own, drift) for own, drift in drifts if drift]
 
 
 def summarize(facts: Mapping[int, Facts]) -> str:
@@ -133,17 +130,19 @@ def summarize(facts: Mapping[int, Facts]) -> str:
     return f"{len(own.after)} parameters compared on {len(facts)} ranks over {own.steps} steps"
 
 
-def _finding(facts: Mapping[int, Facts], found: Difference, title: str, what: str) -> Finding:
+def _finding(facts: Mapping[int, Facts], drift: Drift) -> Finding:
+    found = drift.found
+    cause = cause_of({rank: fact.deeds for rank, fact in facts.items()}, drift.step)
     limit = ROUNDING_UNITS * max(fact.unit for fact in facts.values())
     # Without DDP nobody says that these ranks hold one model: stages of a pipeline do not.
     rounding = found.relative <= limit or not next(iter(facts.values())).group
     return Finding(
-        title=title,
-        message=f"{what} {found.name} is the first of {found.differing} that differ; relative "
-        f"difference {found.relative:.1e}, limit {limit:.0e}",
-        fix="see that every forward runs through the wrapped model, that nothing changes "
-        "requires_grad or the parameters after wrapping, and that all ranks load the checkpoint",
-        ranks=found.ranks,
+        title=drift.title,
+        message=f"{drift.what} {found.name} is the first of {found.differing} that differ; relative "
+        f"difference {found.relative:.1e}, limit {limit:.0e}{f'; {cause.words}' if cause else ''}",
+        fix=cause.fix if cause else UNKNOWN_FIX,
+        ranks=cause.ranks if cause else found.ranks,
+        location=cause.location if cause else None,
         severity=Severity.INFO if rounding else Severity.ERROR,
         confidence=Confidence.LOW if rounding else Confidence.HIGH,
         evidence={"parameter": found.name, "relative_difference": found.relative},

@@ -14,6 +14,7 @@ from ddpcheck import jsontext
 from ddpcheck.engine.entries import Entry, pack, unpack
 from ddpcheck.launch.host import ENDED
 from ddpcheck.launch.stores import Store
+from ddpcheck.measures.moments import Moments
 from ddpcheck.measures.testimony import Testimony
 
 T = TypeVar("T")
@@ -53,12 +54,15 @@ class Decision(msgspec.Struct, frozen=True):
 class End(msgspec.Struct, frozen=True):
     """The run is over, with this exit code, and ``cause`` in one line where it is not 0.
 
-    The condemned members cannot leave by themselves.
+    The condemned members cannot leave by themselves. Those that are kept waiting stand in their
+    scripts, for a rank at its report: they go on with it, or end at once.
     """
 
     exit_code: int
     condemned: Sequence[int] = ()
     cause: str = ""
+    kept_waiting: Sequence[int] = ()
+    goes_on: bool = False
 
 
 class Channel:
@@ -154,6 +158,15 @@ class Channel:
     def standing(self) -> int:
         """Return how many members' scripts stand still right now."""
         return self._store.add("standing", 0)
+
+    def tell_moments(self, member: int, number: int, told: Moments) -> None:
+        """Tell of this member's replica for the ``number``th time, from 0, while its script runs."""
+        self._store.set(f"moments/{member}/{number}", jsontext.encode(told).decode())
+
+    def moments_of(self, member: int, number: int) -> Moments | None:
+        """Return what the member told of its replica for that time, if it has."""
+        key = f"moments/{member}/{number}"
+        return self.read_message(key, Moments) if self.has(key) else None
 
     def ask_to_stop(self, signal: str) -> None:
         """Tell all that this process was asked to end by that signal."""

@@ -72,12 +72,14 @@ class Refused(msgspec.Struct, frozen=True, tag="refused"):
 class Ended(msgspec.Struct, frozen=True, tag="ended"):
     """The rank came to the end of a stage.
 
-    ``unkept``: why its rank file is not whole; ``calls``: a digest of its collectives so far.
+    ``unkept``: why its rank file is not whole; ``calls``: a digest of its collectives so far;
+    ``midway``: it told in the middle of its script, which then will stop or continue.
     """
 
     stage: str
     unkept: str = ""
     calls: str = ""
+    midway: str = ""
 
 
 class Testified(msgspec.Struct, frozen=True, tag="testified"):

@@ -7,10 +7,13 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from ddpcheck.check import Stage
 from ddpcheck.engine.channel import INQUEST, STOP, Channel
+from ddpcheck.engine.comparing import Comparing
 from ddpcheck.engine.entries import Entry, Testified, has_ended
 from ddpcheck.engine.outcomes import testimony_told
 from ddpcheck.engine.plan import PAUSE_S, Step, silence_s
+from ddpcheck.engine.progress import show_apart
 from ddpcheck.measures.inquest import is_deadlock
 from ddpcheck.measures.testimony import State, Testimony
 
@@ -41,7 +44,9 @@ class Gathering:
         self._members = {seat: member for member, seat in enumerate(seats)}
         self._beats: dict[int, tuple[str, float]] = {}
         self._looked = 0.0
+        self._comparing = Comparing(channel, self._members, show_apart)
         self._settled_at = float("inf")
+        self._compared = 0.0
 
     def hear(self, step: Step) -> tuple[dict[int, list[Entry]], list[int]]:
         """Return what each seat told of the stage, and the seats whose word cannot be read.
@@ -89,6 +94,9 @@ class Gathering:
                 self._settled_at = float("inf")
             elif self._settled_at == float("inf"):
                 self._settled_at = now + self._settle_s
+            if step.stage is Stage.WATCH and now - self._compared > BEATS_S:
+                self._compared = now
+                self._comparing.look()
             over = now > min(until, self._settled_at)
             if over or self._has_silent_seat(now) or self._all_stand(keys):
                 return self._channel.poll(keys, 0.0)
@@ -119,6 +127,14 @@ class Gathering:
         """Return what a script that stands still has shown until then."""
         key = f"standing/{self._members[seat]}"
         return self._channel.read([key])[0] if self._channel.has(key) else []
+
+    def shown_by(self, seat: int) -> list[Entry]:
+        """Return what the observers of a script that stands still saw, and nothing else."""
+        return [each for each in self.seen_so_far(seat) if not isinstance(each, Testified)]
+
+    def members_of(self, seats: Sequence[int]) -> list[int]:
+        """Return the members that have these seats."""
+        return [self._members[seat] for seat in seats]
 
     def _has_silent_seat(self, now: float) -> bool:
         if now - self._looked < BEATS_S:

@@ -77,6 +77,8 @@ class Leader:
         self._complete = False
         self._judgements: list[Judgement] = []
         self._condemned: list[int] = []
+        self._kept_waiting: list[int] = []
+        self._goes_on = False
 
     def start(self) -> None:
         """Lead in a thread of its own, on a channel of its own."""
@@ -192,7 +194,9 @@ class Leader:
             if refusals:
                 self._decide(step, go=False)
                 return refusals[0]
-            if garbled or len(told) < len(self._entries) or _called_differently(told):
+            if waiting := self._waiting_for_reports(told, step):
+                told = told | waiting
+            elif garbled or len(told) < len(self._entries) or _called_differently(told):
                 self._inquire(garbled, step)
                 told = told | self._seen_so_far(told)
             judged = self._judge(step, told)
@@ -202,6 +206,25 @@ class Leader:
                 took_s = time.monotonic() - started
                 show_progress(step, judged, len(told), len(self._entries), took_s)
         return ""
+
+    def _waiting_for_reports(
+        self, told: Mapping[int, Sequence[Entry]], step: Step
+    ) -> dict[int, list[Entry]]:
+        """Return what scripts have shown that wait for one which is at its report, midway.
+
+        Ranks need not make equally many steps: they are not to blame for where that one stops.
+        """
+        ends = [each for entries in told.values() for each in entries if isinstance(each, Ended)]
+        then = next((each.midway for each in ends if each.midway), "")
+        late = sorted(set(self._entries) - set(told)) if then else []
+        seen = {seat: self._gathering.shown_by(seat) for seat in late}
+        if not all(seen.values()):
+            return {}
+        for seat, each in seen.items():
+            self._entries[seat] += [*each, Ended(step.stage.value)]
+        self._kept_waiting = self._gathering.members_of(late)
+        self._goes_on = then == "continue"
+        return seen
 
     def _seen_so_far(self, told: Mapping[int, Sequence[Entry]]) -> dict[int, list[Entry]]:
         """Return what scripts that stand still have shown, and keep it."""
@@ -264,7 +287,8 @@ class Leader:
         interrupted = self._gathering.stopped_by == "SIGINT"
         end = ExitCode.INTERRUPTED if interrupted else code
         cause = _cause(report, path) if end else ""
-        self._channel.announce(ENDED, End(end, tuple(self._condemned), cause))
+        waiting = (self._kept_waiting, self._goes_on)
+        self._channel.announce(ENDED, End(end, tuple(self._condemned), cause, *waiting))
 
     def _refuse(self, message: str) -> None:
         sys.stderr.write(f"ddpcheck: {message}\n")

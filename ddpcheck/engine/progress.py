@@ -8,6 +8,17 @@ from collections.abc import Sequence
 from ddpcheck.engine.judging import Judgement
 from ddpcheck.engine.plan import Step
 from ddpcheck.finding import Severity
+from ddpcheck.measures.moments import Apart
+from ddpcheck.measures.words import spans
+
+
+def show_apart(apart: Apart) -> None:
+    """Write that replicas differ, while the script that trains them still runs."""
+    sys.stderr.write(
+        f"ddpcheck: the replicas of the model differ from step {apart.step} on (rank "
+        f"{spans(apart.ranks)}), seen in step {apart.seen_in}; the report will have more\n"
+    )
+    sys.stderr.flush()
 
 
 def show_progress(

@@ -29,12 +29,15 @@ BEAT_S = 0.2
 BRISK_RANKS = 512
 # After the verdict a rank has this long to leave by itself: it may close NCCL, or be stuck.
 LEAVE_S = 1.5
+LONG_S = 3600.0
 # Once a rank has raised, the others' checks end within this time or will not end.
 RAISED_GRACE_S = 3.0
 # At an inquest a neighbour has this long to speak for itself, and is looked after this often;
 # one that lives is asked for its stack, and is mute when it has not spoken until then.
 PATIENCE_S = 0.3
 HEARING_BEAT_S = 0.05
+# Replicas are compared this often while a script runs.
+COMPARE_S = 0.5
 MUTE_S = 0.6
 
 
@@ -69,6 +72,8 @@ class Sentinel:
         self._asked_at = 0.0
         self._spoke = False
         self._stands = False
+        self._moments = (0, 0)
+        self._compared = 0.0
         self._spoken_for: set[int] = set()
         self._asked: set[int] = set()
         self._leader = ""
@@ -92,12 +97,23 @@ class Sentinel:
         except RuntimeError:
             # The store is gone, so no verdict can be heard any more.
             end = End(ExitCode.INCOMPLETE)
-        if end is None or self._where.retirement in self._wait_for_retirement():
+        waits = end is not None and self._post.member in end.kept_waiting
+        if end is not None and waits and end.goes_on:
+            self._spare(end.exit_code)
+            return
+        if end is None or (not waits and self._where.retirement in self._wait_for_retirement()):
             return
         leave_cause(os.environ, end.cause)
         leave_exit_code(os.environ, end.exit_code)
         sys.stdout.flush()
         os._exit(end.exit_code)
+
+    def _spare(self, exit_code: int) -> None:
+        """Let the script go on; of the run nothing is left that would hear a signal."""
+        self._where.spared = exit_code
+        while self._where.retirement not in self._mail.wait([self._where.retirement], LONG_S):
+            if self._mail.read():
+                os._exit(ExitCode.INTERRUPTED)
 
     def _wait_for_retirement(self) -> list[int]:
         until = time.monotonic() + LEAVE_S
@@ -148,6 +164,7 @@ class Sentinel:
             self._tell_of_the_gone(neighbour)
         self._tell_of_overrunning()
         self._tell_of_standing()
+        self._tell_of_moments()
         self._watch_the_leader()
 
     def _tell_of_overrunning(self) -> None:
@@ -175,6 +192,20 @@ class Sentinel:
             self._channel.stand(self._post.member, [*seen, told])
         else:
             self._channel.move(self._post.member)
+
+    def _tell_of_moments(self) -> None:
+        """Tell of the replica as it is after each step, while the script runs."""
+        now = time.monotonic()
+        if self._where.moments_since is None or not self._where.busy or self._asked_at:
+            return
+        if now - self._compared < COMPARE_S:
+            return
+        self._compared = now
+        number, since = self._moments
+        told = self._where.moments_since(since)
+        if told is not None and told.digests:
+            self._channel.tell_moments(self._post.member, number, told)
+            self._moments = number + 1, since + len(told.digests)
 
     def _listen(self) -> End | None:
         news = self._channel.news()

@@ -36,21 +36,29 @@ class SignalMail:
         return ready
 
     def read(self) -> str:
-        """Return the name of a signal that has come since the last call, or ''."""
+        """Return the name of a signal that has come since the last call, or ''.
+
+        What a watched script handles by itself asks nobody else: it may save a checkpoint first.
+        """
         try:
             numbers = os.read(self._reader, 64)
         except BlockingIOError:
             return ""
-        names = [signal.Signals(each).name for each in numbers if each in REQUESTS_TO_END]
+        ours = [each for each in numbers if each in REQUESTS_TO_END and _is_ours(each)]
+        names = [signal.Signals(each).name for each in ours]
         return names[0] if names else ""
 
     def close(self) -> None:
         """Let signals mean what they mean to Python, but for those that others handle by now."""
         signal.set_wakeup_fd(-1)
         for number in REQUESTS_TO_END:
-            if signal.getsignal(number) is _heard:
+            if _is_ours(number):
                 usual = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
                 signal.signal(number, usual)
+
+
+def _is_ours(number: int) -> bool:
+    return signal.getsignal(number) is _heard
 
 
 def _heard(_number: int, _frame: FrameType | None) -> None:

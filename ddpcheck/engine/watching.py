@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from threading import Thread
 from typing import Any
@@ -20,6 +21,7 @@ from ddpcheck.engine.standstill import Standstill
 from ddpcheck.engine.work import LEADER_SLACK_S, RankWork, facts_or_raise
 from ddpcheck.errors import ExitCode
 from ddpcheck.launch.host import ENDED
+from ddpcheck.measures.moments import Moments
 from ddpcheck.settings import WatchSettings
 from ddpcheck.watch.calls import recorded_calls
 from ddpcheck.watch.hooks import Hooks
@@ -55,6 +57,7 @@ class WatchWork(RankWork):
         self._hooks.install()
         self._recording.__enter__()
         self.whereabouts.seen_so_far = self._seen_so_far
+        self.whereabouts.moments_since = self._moments_since
         self.whereabouts.enter(SCRIPT, UNBOUNDED_S)
         status = self._run_script()
         if self._code is not None:  # the report came before, and the script went on by itself
@@ -70,9 +73,20 @@ class WatchWork(RankWork):
                 self._end_with(end)
             return status
         except RAISED_BY_CODE as error:
+            verdict = self._verdict()
+            if verdict is not None:  # another rank has left after it, as it may
+                return verdict.exit_code
             self._tell_of(error)
             return 1
         return 0
+
+    def _verdict(self) -> End | None:
+        """Return the end of the run if it came while the script was still watched, and ends it."""
+        goes_on = self._code is not None or self.whereabouts.spared is not None
+        with suppress(RuntimeError):  # the store may have gone
+            if not goes_on and self.channel.has(ENDED):
+                return self.channel.read_message(ENDED, End)
+        return None
 
     def _tell_of(self, error: BaseException) -> None:
         """Show what the script raised, as Python would, and let the others know of it."""
@@ -114,6 +128,13 @@ class WatchWork(RankWork):
             each.join(max(0.0, until - time.monotonic()))
         return list(told.values())
 
+    def _moments_since(self, moment: int) -> Moments | None:
+        """Return what ranks must have in common, as far as it is known; from another thread."""
+        known = (getattr(each, "moments", None) for each in self._observers.values())
+        with suppress(Exception):  # an observer's own fault, which its facts will tell
+            return next((moments(moment) for moments in known if moments), None)
+        return None
+
     def _read(self, told: dict[str, Entry], check_id: str) -> None:
         raised = self._hooks.stream().raised.get(check_id)
         facts = facts_or_raise(self._observers[check_id].facts, raised)
@@ -131,6 +152,10 @@ class WatchWork(RankWork):
         self._hooks.close()
         self._recording.__exit__(None, None, None)
         self.whereabouts.leave()
+        if self.whereabouts.spared is not None:  # its part of the report is written
+            self._code = self.whereabouts.spared
+            self.leave()
+            return self._code
         (step,) = self.steps
         told: list[Entry] = [] if self.whereabouts.crash is None else [self.whereabouts.crash]
         for check in step.observers:
@@ -138,7 +163,8 @@ class WatchWork(RankWork):
             told.append(
                 self._measure(check, facts_or_raise(self._observers[check.id].facts, raised))
             )
-        last = Ended(step.stage.value, self.journal.broken, self.whereabouts.box.digest)
+        midway = "" if at_end else self.watch.then
+        last = Ended(step.stage.value, self.journal.broken, self.whereabouts.box.digest, midway)
         self.channel.tell(f"{step.stage.value}/{self.seat}", [*told, last])
         self.journal.write([last])
         if at_end:

@@ -16,6 +16,7 @@ from ddpcheck.engine.blackbox import BlackBox
 from ddpcheck.engine.entries import Crashed, Entry
 from ddpcheck.engine.stacks import answer_in, answer_no_more, stack_of, waiting_call
 from ddpcheck.engine.standstill import Standstill
+from ddpcheck.measures.moments import Moments
 from ddpcheck.measures.testimony import State, Testimony
 from ddpcheck.watch import flight
 
@@ -36,10 +37,12 @@ class Whereabouts:
         self.until = float("inf")
         self.entered = 0
         self.crash: Crashed | None = None
+        self.spared: int | None = None  # the exit code of a verdict after which its script goes on
         self.box = BlackBox(None)
         self.standstill: Standstill | None = None
         self._stood_s = 0.0
         self.seen_so_far: Callable[[], list[Entry]] | None = None
+        self.moments_since: Callable[[int], Moments | None] | None = None
         self._lock = threading.Lock()
         self._stack_file: TextIOWrapper | None = None
         self._is_armed = False

@@ -73,6 +73,7 @@ class Hooks:
         self._transfers = Transfers(lambda *told: self.stream().emit(*told))
         self._optimizer: Optimizer | None = None
         self._stepping: list[Optimizer] = []  # one may be carried out by others: ZeRO's
+        self._has_gone_backward = False
         self.step = 0
 
     def install(self) -> None:
@@ -134,6 +135,7 @@ class Hooks:
         return self._feeds.loader
 
     def _going_backward(self, original: Around, tensor: Any, *arguments: Any, **named: Any) -> None:
+        self._has_gone_backward = True
         if tensor.numel() == 1:
             self.stream().emit("loss", self.step, tensor)
         original(tensor, *arguments, **named)
@@ -191,10 +193,14 @@ class Hooks:
         """Return whether it is the optimizer of the model that is known, or that may be known yet.
 
         One with tensors of its own may have copies of the model's, and a first step before any
-        forward may only make the optimizer's state: it is believed when it steps again.
+        backward may only make the optimizer's state: it is believed when it steps again.
         """
         known = self._live.module if self._live else None
         if optimizer in self._strangers or (known is None and not self._ddps):
+            return True
+        # A forward that went around DDP is one that nobody saw.
+        around = known is None and self._has_gone_backward
+        if around and any(_shares(optimizer, each) for each in self._ddps):
             return True
         if known is not None and _shares(optimizer, known):
             return True

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
+from threading import Lock
 
 import torch
 import torch.distributed as dist
@@ -13,8 +15,9 @@ from ddpcheck.check import Skip
 from ddpcheck.measures.digests import short_digest
 from ddpcheck.target.live import Trained
 
-# A training of more steps than that is watched to its end without them.
-KEPT_NORMS = 2000
+# A training of more steps than that is watched to its end without them; so many are read at once.
+KEPT_NORMS = 20_000
+READ_AT_ONCE = 500
 
 
 def group_of(ddp: DistributedDataParallel) -> tuple[int, ...]:
@@ -33,26 +36,65 @@ def replicated(live: Trained) -> list[tuple[str, nn.Parameter]]:
 
 
 class Norms:
-    """The 2-norms of parameters at moments in time, kept where they are: nothing waits for a GPU.
+    """The 2-norms of parameters at moments in time; nothing waits for a GPU until they are read.
 
     Equal replicas have equal norms bit by bit, on GPUs of one model.
     """
 
     def __init__(self, parameters: Sequence[torch.Tensor]) -> None:
         self._parameters = parameters
-        self._kept: list[torch.Tensor] = []
+        self._unread: deque[tuple[torch.Tensor, torch.cuda.Event | None]] = deque()
+        self._digests: list[str] = []
+        self._reading = Lock()
+        self._count = 0
         self.note()
 
     def note(self) -> None:
         """Keep the norms as they are now, [parameters]."""
-        if self._parameters and len(self._kept) < KEPT_NORMS:
+        if self._parameters and self._count < KEPT_NORMS:
+            self._count += 1
             now = [each.detach() for each in self._parameters]  # .data may be another by now
             norms = torch.ops.aten._foreach_norm(now, 2)
-            self._kept.append(torch.stack([each.to(norms[0].dtype) for each in norms]))
+            self._unread.append(_on_its_way(torch.stack([n.to(norms[0].dtype) for n in norms])))
 
     def digests(self) -> tuple[str, ...]:
-        """Return a digest of each moment's norms."""
-        return tuple(short_digest(repr(kept.tolist())) for kept in self._kept)
+        """Return a digest of each moment's norms; waits for the device."""
+        with self._reading:
+            while self._unread:
+                norms, arrival = self._unread.popleft()
+                if arrival is not None:
+                    arrival.synchronize()
+                self._digests.append(_digest_of(norms))
+            return tuple(self._digests)
+
+    def digests_since(self, moment: int) -> tuple[str, ...]:
+        """Return those from a moment on that have arrived; never waits, in any thread."""
+        if not self._reading.acquire(blocking=False):
+            return ()
+        try:
+            for _ in range(min(len(self._unread), READ_AT_ONCE)):
+                norms, arrival = self._unread[0]
+                if arrival is not None and not arrival.query():
+                    break
+                self._unread.popleft()
+                self._digests.append(_digest_of(norms))
+            return tuple(self._digests[moment:])
+        finally:
+            self._reading.release()
+
+
+def _on_its_way(norms: torch.Tensor) -> tuple[torch.Tensor, torch.cuda.Event | None]:
+    """Return the tensor as it will be in the host's memory, and what tells when it is there."""
+    if not norms.is_cuda:
+        return norms, None
+    copied = norms.to("cpu", non_blocking=True)
+    arrival = torch.cuda.Event()
+    arrival.record(torch.cuda.current_stream(norms.device))
+    return copied, arrival
+
+
+def _digest_of(norms: torch.Tensor) -> str:
+    return short_digest(repr(norms.tolist()))
 
 
 def allows_uneven(ddp: DistributedDataParallel) -> bool:

@@ -2,7 +2,8 @@
 
 The rehearsal emits them (``engine.rehearsal``), or hooks on a script of the user's (``hooks``).
 
-An observer is any object with methods named after events; it has only those it wants:
+An observer is any object with methods named after events; it has only those it wants. Its ``parts``,
+if it has any, are such objects too, and receive each event before it:
 
     on_placed(module)         the bare model is where it will be trained
     on_built(live)            the target is on its device and wrapped
@@ -52,11 +53,11 @@ class EventStream:
     def emit(self, event: str, *values: Any) -> None:
         """Call ``on_<event>`` of each observer that has it."""
         for name, observer in list(self._observers.items()):
-            receive = getattr(observer, f"on_{event}", None)
-            if receive is None:
-                continue
             try:
-                receive(*values)
+                for each in (*getattr(observer, "parts", ()), observer):
+                    receive = getattr(each, f"on_{event}", None)
+                    if receive is not None:
+                        receive(*values)
             except Exception as error:
                 self.raised[name] = error
                 del self._observers[name]

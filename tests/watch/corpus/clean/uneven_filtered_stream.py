@@ -1,5 +1,4 @@
 """Log files of different lengths, joined at the end of each epoch."""
-# not yet: ranks whose numbers of steps differ wait for each other at the report
 # steps: 12
 
 import argparse

@@ -1,5 +1,4 @@
 """Added gradient accumulation with no_sync to save bandwidth; accuracy got much worse on two ranks."""
-# not yet: of two ranks, the second is named alone
 # finding: gradients/replicas-differ
 # severity: error
 # ranks: 0, 1

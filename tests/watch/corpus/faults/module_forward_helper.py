@@ -1,5 +1,4 @@
 """The loss printed by the two ranks drifts apart after some steps although they start out equal."""
-# not yet: of two ranks, the second is named alone
 # finding: gradients/replicas-differ
 # severity: error
 # ranks: 0, 1

@@ -1,5 +1,4 @@
 """Copied a Lightning module into plain DDP; evaluation gives a different answer on each rank."""
-# not yet: of two ranks, the second is named alone
 # finding: gradients/replicas-differ
 # severity: error
 # ranks: 0, 1

@@ -1,5 +1,4 @@
 """After resuming from a checkpoint the loss jumps and never gets back to where it was."""
-# not yet: of two ranks, the second is named alone
 # finding: gradients/replicas-differ
 # severity: error
 # ranks: 0, 1

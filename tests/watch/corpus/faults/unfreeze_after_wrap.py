@@ -1,5 +1,4 @@
 """Fine-tuning works while only the head trains; once the encoder is unfrozen results stop being reproducible."""
-# not yet: of two ranks, the second is named alone
 # finding: gradients/replicas-differ
 # severity: error
 # ranks: 0, 1

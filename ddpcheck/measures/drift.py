@@ -1,0 +1,62 @@
+"""The moment at which replicas of a model came to differ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from ddpcheck.measures.sketch import Difference, Sketch, first_apart, first_difference
+
+
+class Replica(Protocol):
+    """What one rank has of its replica: see ``checks.gradients.replicas_differ.Facts``."""
+
+    @property
+    def before(self) -> Mapping[str, Sketch]: ...  # noqa: D102
+    @property
+    def gradients(self) -> Sequence[Mapping[str, Sketch]]: ...  # noqa: D102
+    @property
+    def after(self) -> Mapping[str, Sketch]: ...  # noqa: D102
+    @property
+    def steps(self) -> int: ...  # noqa: D102
+    @property
+    def norms(self) -> Sequence[str]: ...  # noqa: D102
+
+
+class Drift(NamedTuple):
+    """The first difference: what differs, since when, and the training step; -1 is before all."""
+
+    found: Difference
+    title: str
+    what: str
+    step: int
+
+
+def first_drift(replicas: Mapping[int, Replica]) -> Drift | None:
+    """Return the earliest moment at which the replicas differ, if they differ in the end.
+
+    Gradients that differ are no fault by themselves (an optimizer may average later): they
+    are the cause when parameters differ afterwards.
+    """
+    before = first_difference({rank: each.before for rank, each in replicas.items()})
+    if before:
+        return Drift(before, "parameters differ before the first step", "parameter", -1)
+    after = first_difference({rank: each.after for rank, each in replicas.items()})
+    if not after or len({each.steps for each in replicas.values()}) > 1:
+        return None  # a rank that stopped in another step is elsewhere: gradients/step-raised
+    # Where norms differ from the start, it is GPUs of several models that add them up.
+    since = first_apart({rank: each.norms for rank, each in replicas.items()})
+    compared = min(len(each.gradients) for each in replicas.values())
+    for step in range(min(compared, since or compared)):
+        apart = first_difference({rank: each.gradients[step] for rank, each in replicas.items()})
+        if apart:
+            return Drift(
+                apart, f"gradients of step {step} are not synchronized", "gradient of", step
+            )
+    one = replicas[min(replicas)]
+    known = sum(bool(gradients) for gradients in one.gradients[: since or compared])
+    though = f", though gradients were equal in the first {known}" if known else ""
+    steps = one.steps
+    when = f"from step {since - 1} on" if since else f"after {steps} steps"
+    step = since - 1 if since else compared
+    return Drift(after, f"parameters differ {when}{though}", "parameter", step)

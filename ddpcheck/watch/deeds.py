@@ -1,0 +1,88 @@
+"""Notes what a watched script does to its wrapped model that may set replicas apart."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from weakref import ref
+
+from ddpcheck.measures.deeds import Deed, Kind
+from ddpcheck.measures.words import listed
+from ddpcheck.watch.callsite import users_line
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from ddpcheck.finding import Location
+    from ddpcheck.target.live import Trained
+
+# Of each kind so many are kept.
+KEPT = 64
+
+
+class Deeds:
+    """A part of an observer: has its events, and keeps what is unusual in them."""
+
+    def __init__(self) -> None:
+        self._deeds: list[Deed] = []
+        self._frozen: list[tuple[ref[nn.Module], list[str]]] = []
+        self._live: Trained | None = None
+        self._step = 0
+        self._forwards: dict[int, bool] = {}
+        self._backward: Location | None = None
+
+    @property
+    def kept(self) -> tuple[Deed, ...]:
+        """Return the deeds, in order."""
+        return tuple(self._deeds)
+
+    def on_placed(self, module: nn.Module) -> None:
+        """Note which parameters get no gradient when the model is wrapped."""
+        frozen = [name for name, each in module.named_parameters() if not each.requires_grad]
+        self._frozen.append((ref(module), frozen))
+
+    def on_built(self, live: Trained) -> None:
+        """Note which model it is that is trained."""
+        self._live = live
+
+    def on_inputs(self, step: int, _inputs: Any) -> None:
+        """Note whether a forward through DDP lets its backward reduce the gradients."""
+        ddp = self._live.ddp if self._live else None
+        self._forwards = {step: ddp is None or bool(ddp.require_backward_grad_sync)}
+
+    def on_loss(self, _step: int, _loss: Any) -> None:
+        """Note the line of the backward."""
+        self._backward = users_line()
+
+    def on_step(self, step: int) -> None:
+        """Count the step, and note what was unusual in it."""
+        self._step = step + 1
+        if self._live is None or self._live.ddp is None:
+            return
+        if step not in self._forwards:
+            self._note(Kind.BYPASSED, step, "", self._backward)
+        elif not self._forwards[step]:
+            self._note(Kind.UNSYNCED, step, "", self._backward)
+        self._look_for_the_freed(step)
+
+    def on_loaded(self, module: Any, _given: Any, _missing: Any, _more: Any, location: Any) -> None:
+        """Note that a state was loaded into a model that is wrapped already."""
+        wrapped = (placed() for placed, _ in self._frozen)
+        parts = (part for model in wrapped if model is not None for part in model.modules())
+        is_live = self._live is not None and module is self._live.model
+        if is_live or any(module is part for part in parts):
+            self._note(Kind.LOADED, self._step, "", location)
+
+    def _look_for_the_freed(self, step: int) -> None:
+        for placed, frozen in self._frozen:
+            module = placed()
+            if not frozen or module is None or self._live is None:
+                continue
+            parameters = dict(module.named_parameters()) if module is self._live.module else {}
+            freed = [n for n in frozen if n in parameters and parameters[n].requires_grad]
+            if freed:
+                self._note(Kind.FREED, step, listed(freed), None)
+                frozen[:] = [name for name in frozen if name not in freed]
+
+    def _note(self, kind: Kind, step: int, what: str, location: Location | None) -> None:
+        if sum(each.kind is kind for each in self._deeds) < KEPT:
+            self._deeds.append(Deed(kind, step, what, location))
