@@ -62,7 +62,7 @@ def watch(settings: WatchSettings, options: LaunchOptions, argv: Sequence[str]) 
     if not any(check.is_observer for check in chosen):
         raise UsageError(
             "--select and --skip leave no check that looks on at a training: 'ddpcheck list' shows "
-            "which do, in the families gradients, buffers, data, checkpoint, sharding"
+            "which do, in the families gradients, buffers, data, checkpoint, memory, sharding"
         )
     require_script(settings.script, is_module=settings.is_module)
     if started_by_launcher(os.environ):

@@ -115,6 +115,12 @@ def run_behind(prefix: Sequence[str], report_dir: Path, *options: str, **environ
     return _by_itself(report_dir, [*prefix, *words], environment)
 
 
+def watch_behind(prefix: Sequence[str], report_dir: Path, *words: str) -> Ended:
+    """Run ``ddpcheck watch`` in a process of its own, behind such a command."""
+    asked = [sys.executable, "-m", "ddpcheck", "watch", "--report-dir", str(report_dir), *words]
+    return _by_itself(report_dir, [*prefix, *asked], {})
+
+
 def _by_itself(report_dir: Path, words: list[str], environment: Mapping[str, str]) -> Ended:
     began = time.monotonic()
     done = subprocess.run(

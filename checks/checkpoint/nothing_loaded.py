@@ -22,6 +22,9 @@ from ddpcheck.finding import Confidence, Finding, Location, Severity
 KEPT_COUNT = 64
 # What DistributedDataParallel, torch.compile, FSDP1 and activation checkpointing put before names.
 PREFIXES = ("module.", "_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.")
+# Of the names that do not fit: as many as that agree by no chance once their first part is gone.
+RENAMED_RATIO = 0.5
+LEAST_RENAMED_COUNT = 2
 
 
 class Load(msgspec.Struct, frozen=True):
@@ -63,7 +66,8 @@ class Observer:
         if len(self._loads) == KEPT_COUNT or not given:
             return
         prefix, without = max(
-            ((each, _fitting_without(each, missing, unexpected)) for each in PREFIXES),
+            *((each, _fitting_without(each, missing, unexpected)) for each in PREFIXES),
+            *_fitting_without_first(missing, unexpected),
             key=lambda pair: pair[1],
         )
         fitting = len(given) - len(unexpected)
@@ -106,6 +110,19 @@ def _fitting_without(prefix: str, missing: tuple[str, ...], unexpected: tuple[st
     return len(wanted & given) if has_it else 0
 
 
+def _fitting_without_first(
+    missing: tuple[str, ...], unexpected: tuple[str, ...]
+) -> list[tuple[str, int]]:
+    """Return how many names would fit without the first part of the others, whatever it is."""
+    found: list[tuple[str, int]] = []
+    for longer, shorter in ((unexpected, set(missing)), (missing, set(unexpected))):
+        for first in dict.fromkeys(name.partition(".")[0] + "." for name in longer):
+            count = sum(name.startswith(first) and name[len(first) :] in shorter for name in longer)
+            if count >= max(LEAST_RENAMED_COUNT, RENAMED_RATIO * len(unexpected)):
+                found.append((first, count))
+    return found
+
+
 def _finding(ranks: Mapping[int, Load]) -> Finding:
     load = ranks[min(ranks)]
     cause = f"; {load.fitting_without} would, but for the prefix {load.prefix!r}"
@@ -113,11 +130,18 @@ def _finding(ranks: Mapping[int, Load]) -> Finding:
         title=f"load_state_dict took {load.fitting or 'nothing'} of a state of {load.given}",
         message=f"{load.fitting} of {load.given} names fit the {load.model}"
         + (cause if load.prefix else ""),
-        fix="save model.module.state_dict(), or take the prefix off the names; load with strict=True"
-        if load.prefix
-        else "load with strict=True to see which names differ",
+        fix=_fix(load.prefix),
         ranks=tuple(ranks),
-        severity=Severity.ERROR if load.prefix else Severity.WARNING,
-        confidence=Confidence.HIGH if load.prefix else Confidence.MEDIUM,
+        severity=Severity.ERROR if load.prefix in PREFIXES else Severity.WARNING,
+        confidence=Confidence.HIGH if load.prefix in PREFIXES else Confidence.MEDIUM,
         location=load.location,
     )
+
+
+def _fix(prefix: str) -> str:
+    if not prefix:
+        return "load with strict=True to see which names differ"
+    saved = (
+        "save model.module.state_dict()" if prefix in PREFIXES else "load into the part it is of"
+    )
+    return f"{saved}, or take the prefix off the names; load with strict=True"

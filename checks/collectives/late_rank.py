@@ -5,9 +5,9 @@ Why it matters
     the whole job a tenth slower, and every profile blames the all-reduce in which the others wait.
 
 What to do
-    A tenth is told on GPUs, and on cores with --profile full: what else a core does hides it for a
-    while. On the named host, look at what slows it: nvidia-smi -q -d PERFORMANCE,CLOCK on a GPU; top, the
-    CPU limit of its container, and how ranks are bound to cores on a CPU.
+    A tenth is told on GPUs, and on cores with --profile full: what else a core does hides it for
+    a while. On the named host, look at what slows it: nvidia-smi -q -d PERFORMANCE,CLOCK on a GPU;
+    top, the CPU limit of its container, and how ranks are bound to cores on a CPU.
 """
 
 from __future__ import annotations

@@ -25,7 +25,9 @@ from torch.utils.hooks import RemovableHandle
 from ddpcheck.watch.feeds import Feeds
 from ddpcheck.watch.functions import Functions
 from ddpcheck.watch.replaced import Around, Replaced
+from ddpcheck.watch.schedules import Schedules
 from ddpcheck.watch.stream import EventStream
+from ddpcheck.watch.transfers import Transfers
 
 
 @dataclass
@@ -67,6 +69,8 @@ class Hooks:
         self._strangers: WeakSet[Optimizer] = WeakSet()
         self._feeds = Feeds(lambda *told: self.stream().emit(*told), lambda: self.step)
         self._functions = Functions(lambda *told: self.stream().emit(*told))
+        self._schedules = Schedules(lambda *told: self.stream().emit(*told))
+        self._transfers = Transfers(lambda *told: self.stream().emit(*told))
         self._optimizer: Optimizer | None = None
         self._stepping: list[Optimizer] = []  # one may be carried out by others: ZeRO's
         self._has_gone_backward = False
@@ -84,12 +88,16 @@ class Hooks:
             self._replaced.put(_BaseDataLoaderIter, name, around)
         self._replaced.put(torch.Tensor, "backward", self._going_backward)
         self._functions.install()
+        self._schedules.install()
+        self._transfers.install()
 
     def close(self) -> None:
         """Take all of them off."""
         for handle in self._handles:
             handle.remove()
         self._functions.close()
+        self._transfers.close()
+        self._schedules.close()
         self._replaced.close()
         self._handles = []
 

@@ -123,3 +123,9 @@ def coarsest_unit(module: nn.Module) -> float:
     """Return the largest relative rounding unit (eps) of its parameters' dtypes, 0 without any."""
     floating = [p.dtype for p in module.parameters() if p.is_floating_point()]
     return max((torch.finfo(dtype).eps for dtype in floating), default=0.0)
+
+
+def whole_bytes(module: nn.Module) -> int:
+    """Return the bytes of the parameters that are on the CPU as a whole, not as shards."""
+    whole = [each for each in module.parameters() if not hasattr(each, "placements")]
+    return sum(each.nbytes for each in whole if each.device.type == "cpu")

@@ -34,6 +34,12 @@ def prefixed(prefix: str, names: tuple[str, ...] = OWN) -> tuple[str, ...]:
         pytest.param(seen((*OWN[:2], "classifier.weight")), id="the head of another task"),
         pytest.param(seen(()), id="an empty state"),
         pytest.param(seen(prefixed("module."), prefixed("module.")), id="wrapped on both sides"),
+        pytest.param(
+            seen((*prefixed("encoder."), *OWN), prefixed("encoder.")), id="another one beside it"
+        ),
+        pytest.param(
+            seen((*OWN, *prefixed("teacher."), "teacher.extra"), OWN), id="a teacher beside it"
+        ),
     ],
 )
 def test_silent(facts: dict[int, Facts]) -> None:
@@ -55,6 +61,24 @@ def test_a_prefix_that_hides_names_is_an_error(
     (finding,) = judge(seen(given, own))
     assert (finding.severity, finding.ranks, finding.location) == (Severity.ERROR, (0, 1), LINE)
     assert f"4 would, but for the prefix {prefix!r}" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("given", "own", "prefix"),
+    [
+        (prefixed("backbone."), OWN, "backbone."),
+        ((*prefixed("backbone."), "box.weight", "box.bias"), OWN, "backbone."),
+        (OWN, (*prefixed("encoder."), "classifier.weight"), "encoder."),
+        ((*prefixed("model."), OWN[0]), OWN, "model."),
+    ],
+)
+def test_the_body_of_another_model_is_a_warning(
+    given: tuple[str, ...], own: tuple[str, ...], prefix: str
+) -> None:
+    (finding,) = judge(seen(given, own))
+    assert (finding.severity, finding.location) == (Severity.WARNING, LINE)
+    assert f"would, but for the prefix {prefix!r}" in finding.message
+    assert "load into the part it is of" in finding.fix
 
 
 def test_a_state_of_another_model_is_a_warning() -> None:

@@ -1,0 +1,1 @@
+"""What the ranks of a host hold in its memory, all together."""
