@@ -32,7 +32,8 @@ def prefixed(prefix: str, names: tuple[str, ...] = OWN) -> tuple[str, ...]:
         pytest.param(seen(OWN), id="all fit"),
         pytest.param(seen(OWN[:2]), id="a backbone without its head"),
         pytest.param(seen((*OWN[:2], "classifier.weight")), id="the head of another task"),
-        pytest.param(seen(()), id="an empty state"),
+        pytest.param(seen((), ()), id="a module without parameters"),
+        pytest.param(seen(OWN) | {1: seen(())[1]}, id="rank 0 hands it out later"),
         pytest.param(seen(prefixed("module."), prefixed("module.")), id="wrapped on both sides"),
         pytest.param(
             seen((*prefixed("encoder."), *OWN), prefixed("encoder.")), id="another one beside it"
@@ -85,7 +86,13 @@ def test_a_state_of_another_model_is_a_warning() -> None:
     (finding,) = judge(seen(("encoder.weight", "encoder.bias")))
     assert finding.severity is Severity.WARNING
     assert finding.title == "load_state_dict took nothing of a state of 2"
-    assert "0 of 2 names fit the Net" in finding.message
+    assert "0 of the 2 names that it was given fit the Net" in finding.message
+
+
+def test_a_filter_that_keeps_no_name_is_a_warning() -> None:
+    (finding,) = judge(seen(()))
+    assert (finding.severity, finding.ranks, finding.location) == (Severity.WARNING, (0, 1), LINE)
+    assert finding.title == "load_state_dict took nothing of a state of 0"
 
 
 def test_summary_and_skip() -> None:
