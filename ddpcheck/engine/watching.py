@@ -46,14 +46,14 @@ class WatchWork(RankWork):
         self._code: int | None = None
         self._has_raised = False
         self._observers: dict[str, Any] = {}
-        self._recording = recorded_calls(self.whereabouts.box)
+        self._hooks = Hooks(self._begin_stream, self.watch.steps, self._enough)
+        self._recording = recorded_calls(self.whereabouts.box, self._hooks.meetings.told)
 
     def run(self) -> int:
         """Run the script under the observers; return the verdict's exit code, or the script's."""
         # The store of the run is at MASTER_PORT, as a launcher's own would be.
         os.environ["TORCHELASTIC_USE_AGENT_STORE"] = "True"
         os.environ.setdefault("TORCHELASTIC_RESTART_COUNT", "0")  # torch 2.4 reads it then
-        self._hooks = Hooks(self._begin_stream, self.watch.steps, self._enough)
         self._hooks.install()
         self._recording.__enter__()
         self.whereabouts.seen_so_far = self._seen_so_far

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from threading import current_thread, main_thread
+from time import perf_counter
 from typing import Any
 from weakref import WeakSet
 
@@ -19,9 +21,11 @@ from torch.optim.optimizer import (
     register_optimizer_step_post_hook,
     register_optimizer_step_pre_hook,
 )
+from torch.utils.data._utils.fetch import _MapDatasetFetcher
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 from torch.utils.hooks import RemovableHandle
 
+from ddpcheck.watch.calls import Meetings
 from ddpcheck.watch.feeds import Feeds
 from ddpcheck.watch.functions import Functions
 from ddpcheck.watch.replaced import Around, Replaced
@@ -67,6 +71,7 @@ class Hooks:
         self._strangers: WeakSet[Optimizer] = WeakSet()
         self._feeds = Feeds(lambda *told: self.stream().emit(*told), lambda: self.step)
         self._functions = Functions(lambda *told: self.stream().emit(*told))
+        self.meetings = Meetings(lambda *told: self.stream().emit(*told))
         self._optimizer: Optimizer | None = None
         self._stepping: list[Optimizer] = []  # one may be carried out by others: ZeRO's
         self._has_gone_backward = False
@@ -82,6 +87,7 @@ class Hooks:
         self._replaced.put(DistributedDataParallel, "forward", self._going_forward)
         for name, around in self._feeds.wraps():
             self._replaced.put(_BaseDataLoaderIter, name, around)
+        self._replaced.put(_MapDatasetFetcher, "fetch", self._fetching)
         self._replaced.put(torch.Tensor, "backward", self._going_backward)
         self._functions.install()
 
@@ -97,6 +103,7 @@ class Hooks:
         """Return the stream, which begins when it is first asked for."""
         if self._stream is None:
             self._stream = self._begin(device or _device_in_use())
+            self.meetings.begin()
         return self._stream
 
     def raised(self, error: BaseException) -> None:
@@ -107,8 +114,10 @@ class Hooks:
         module = arguments[0] if arguments else named.get("module")
         if isinstance(module, nn.Module):
             self.stream(_device_of(module.parameters())).emit("placed", module)
+        entered = perf_counter()
         original(ddp, *arguments, **named)
         self._ddps.add(ddp)
+        self.meetings.told("DistributedDataParallel", entered, getattr(ddp, "process_group", None))
 
     def _going_forward(self, original: Around, ddp: Any, *arguments: Any, **named: Any) -> Any:
         """Tell of the first model that is trained: a teacher, or one that is evaluated, is not."""
@@ -122,6 +131,17 @@ class Hooks:
                 self.stream().emit("inputs", self.step, (arguments, named))
         return original(ddp, *arguments, **named)
 
+    def _fetching(self, original: Around, fetcher: Any, indices: Any) -> Any:
+        """Tell of a batch's samples, in this process or in a worker that was forked from it."""
+        stream = self._stream
+        # A thread beside the script's has generators of its own, or moves those of the script.
+        if stream is None or current_thread() is not main_thread():
+            return original(fetcher, indices)
+        stream.emit("sampling")
+        samples = original(fetcher, indices)
+        stream.emit("sampled", indices)
+        return samples
+
     @property
     def _loader(self) -> Any:
         return self._feeds.loader
@@ -130,7 +150,10 @@ class Hooks:
         self._has_gone_backward = True
         if tensor.numel() == 1:
             self.stream().emit("loss", self.step, tensor)
+        entered = perf_counter()
         original(tensor, *arguments, **named)
+        ddp = self._live.ddp if self._live else None
+        self.meetings.told("backward", entered, ddp.process_group if ddp else None)
 
     def _before_step(
         self, optimizer: Optimizer, arguments: Any, named: Any
