@@ -80,27 +80,22 @@ def late_ranks(blocks: Mapping[int, Sequence[Block]], part: Part) -> list[Late]:
 
 
 def _late(rank: int, blocks: Mapping[int, Sequence[Block]], part: Part, count: int) -> Late | None:
-    usual_s: list[float] = []
-    late: list[bool] = []
-    for at in range(count):
-        others = [own[at] for other, own in blocks.items() if other != rank]
-        usual_s.append(median_low(part(each) for each in others))
-        waited_s = median_low(each.step_s - part(each) for each in others)
-        late.append(_is_late(blocks[rank][at], part, usual_s[at], waited_s))
-    if sum(late) < LEAST_BLOCKS_RATIO * count:
+    own = blocks[rank][:count]
+    others = [[each[at] for other, each in blocks.items() if other != rank] for at in range(count)]
+    usual_s = [median_low(part(each) for each in block) for block in others]
+    late_s = [part(each) - usual for each, usual in zip(own, usual_s, strict=True)]
+    waited_s = [median_low(each.step_s - part(each) for each in block) for block in others]
+    late = [_is_late(*each, part) for each in zip(own, late_s, waited_s, strict=True)]
+    is_unlike = median(map(part, own)) >= LEAST_TIMES_RATIO * median(usual_s)
+    if sum(late) < LEAST_BLOCKS_RATIO * count or not is_unlike:
         return None
-    own = blocks[rank]
-    late_s = [part(own[at]) - usual_s[at] for at in range(count)]
-    ratios = [late_s[at] / own[at].step_s for at in range(count)]
+    ratios = [seconds / each.step_s for seconds, each in zip(late_s, own, strict=True)]
     return Late(rank, median(late_s), median(usual_s), median(ratios), sum(late) / count)
 
 
-def _is_late(own: Block, part: Part, usual_s: float, waited_s: float) -> bool:
-    late_s = part(own) - usual_s
+def _is_late(own: Block, late_s: float, waited_s: float, part: Part) -> bool:
     return (
-        late_s >= LEAST_LATE_S
-        and late_s >= LEAST_STEP_RATIO * own.step_s
-        and part(own) >= LEAST_TIMES_RATIO * usual_s
+        late_s >= max(LEAST_LATE_S, LEAST_STEP_RATIO * own.step_s)
         and waited_s - (own.step_s - part(own)) >= WAITED_RATIO * late_s
     )
 
