@@ -69,7 +69,7 @@ class Observer:
     def facts(self) -> Facts:
         """Return what was drawn; raises Skip where no DataLoader was trained from."""
         self._ctx.require_watch()
-        if self._live is None or not self._live.loader:
+        if self._live is None or self._live.loader == ():
             raise Skip("no batch of a DataLoader was trained on")
         has_workers = bool(getattr(self._live.loader, "num_workers", 0))
         return Facts(tuple(self._draws.seen()), self._group, has_workers, self._draws.loop)

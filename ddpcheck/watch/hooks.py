@@ -71,7 +71,7 @@ class Hooks:
         self._strangers: WeakSet[Optimizer] = WeakSet()
         self._feeds = Feeds(lambda *told: self.stream().emit(*told), lambda: self.step)
         self._functions = Functions(lambda *told: self.stream().emit(*told))
-        self.meetings = Meetings(lambda *told: self.stream().emit(*told))
+        self.meetings = Meetings(lambda event, call: self.stream().emit(event, call))
         self._optimizer: Optimizer | None = None
         self._stepping: list[Optimizer] = []  # one may be carried out by others: ZeRO's
         self._has_gone_backward = False

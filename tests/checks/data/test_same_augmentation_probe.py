@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from contexts import context_with
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from ddpcheck.check import Skip
 from ddpcheck.checks.data.same_augmentation import Facts, Observer, judge
@@ -75,10 +75,14 @@ def batches(loader: Any, epochs: int = 1) -> list[torch.Tensor]:
     return seen
 
 
+def live_with(loader: Any) -> Any:
+    return SimpleNamespace(ddp=None, loader=loader)
+
+
 def facts_of(loader: Any, *, seed: int = 3, epochs: int = 1) -> tuple[Facts, list[torch.Tensor]]:
     """Return what the observer of one rank sees of a training on this loader, and its batches."""
     observer = Observer(context_with(watches=True))
-    observer.on_built(SimpleNamespace(ddp=None, loader=loader))  # type: ignore[arg-type]
+    observer.on_built(live_with(loader))
     hooks = Hooks(lambda _device: EventStream({"x": observer}), 0, lambda: None)
     seed_all(seed)
     hooks.install()
@@ -152,10 +156,22 @@ def test_a_dataset_that_seeds_each_sample_is_silent() -> None:
     assert judge(facts) == []
 
 
+class Stream(IterableDataset[torch.Tensor]):
+    """Has no length, and draws."""
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        return iter(torch.rand(COUNT))
+
+
+def test_a_stream_is_left_out() -> None:
+    facts, seen = facts_of(DataLoader(Stream(), BATCH))
+    assert (len(seen), facts.draws) == (COUNT // BATCH, ())
+
+
 def test_an_evaluation_is_left_out() -> None:
     loader = DataLoader(Drawing("torch"), BATCH)
     observer = Observer(context_with(watches=True))
-    observer.on_built(SimpleNamespace(ddp=None, loader=loader))  # type: ignore[arg-type]
+    observer.on_built(live_with(loader))
     hooks = Hooks(lambda _device: EventStream({"x": observer}), 0, lambda: None)
     hooks.install()
     try:

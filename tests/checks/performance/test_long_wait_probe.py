@@ -39,7 +39,8 @@ class Script:
         )
 
     def visits(self) -> tuple[Kept, ...]:
-        return self.observer.facts().visits
+        visits: tuple[Kept, ...] = self.observer.facts().visits
+        return visits
 
 
 def test_long_calls_and_calls_after_long_are_kept_with_their_number() -> None:

@@ -47,7 +47,8 @@ class Script:
         self.observer.on_step(0)
 
     def blocks(self) -> tuple[Block, ...]:
-        return self.observer.facts().blocks
+        blocks: tuple[Block, ...] = self.observer.facts().blocks
+        return blocks
 
 
 def trained(count: int = 2 * BLOCK_STEPS, device: str = "cpu", **parts: float) -> Script:
