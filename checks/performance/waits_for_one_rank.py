@@ -21,7 +21,15 @@ import msgspec
 
 from ddpcheck.check import Context, Skip
 from ddpcheck.finding import Confidence, Finding, Location, Severity
-from ddpcheck.measures.blocks import LEAST_BLOCKS_COUNT, LEAST_LATE_S, Block, Late, late_ranks
+from ddpcheck.measures.blocks import (
+    LEAST_BLOCKS_COUNT,
+    LEAST_LATE_S,
+    Block,
+    Late,
+    late_by_loader,
+    late_by_own_work,
+    loader_share,
+)
 from ddpcheck.measures.peers import grouped
 
 if TYPE_CHECKING:
@@ -29,23 +37,21 @@ if TYPE_CHECKING:
 
 # All ranks alike: that half of the step is the loader's is worth a word, no more.
 LOADER_STEP_RATIO = 0.5
-LOADER, OWN = "the DataLoader", "the work before the model is called"
-LOADER_FIX = (
-    "look at what this rank's loader reads and from where; give it workers (num_workers, "
-    "persistent_workers=True), or move the slow part out of the loader"
-)
+LOADER, OWN = "its DataLoader", "its own work before the model"
+LOADER_FIX = "look at what this rank's loader reads and from where; give it more workers"
 OWN_FIX = "move what only this rank does out of the step, or do it less often"
 
 
 class Facts(msgspec.Struct, frozen=True):
     """A rank's steps in blocks, the ranks of its DDP, and the lines of the loop and of the model.
 
-    ``own_is_sure`` is whether the work before the model cannot hide a wait for others: on a GPU, or
-    with collectives that are waited for later, it can.
+    ``batch_s`` is what the loader needs for a batch, 0: unknown. ``own_is_sure`` is whether the work
+    before the model hides no wait: on a GPU, or for a collective that is waited for later, it may.
     """
 
     blocks: tuple[Block, ...]
     workers: int = 0
+    batch_s: float = 0.0
     group: tuple[int, ...] = ()
     loop: Location | None = None
     forward: Location | None = None
@@ -62,6 +68,7 @@ class Observer:
         self._live: Trained | None = None
         self._group: tuple[int, ...] = ()
         pace = self._pace = Pace(ctx.clock)
+        self.on_epoch, self.on_sampling, self.on_sampled = pace.work.of_workers
         self.on_asked, self.on_fed, self.on_drained = pace.of_loaders
         self.on_called, self.on_inputs, self.on_step = pace.of_steps
 
@@ -79,9 +86,11 @@ class Observer:
         blocks = self._pace.blocks()
         if len(blocks) < LEAST_BLOCKS_COUNT:
             raise Skip("the script made too few steps to tell one rank's pace from another's")
+        workers = int(getattr(self._live and self._live.loader, "num_workers", 0))
         return Facts(
             blocks=blocks,
-            workers=int(getattr(self._live and self._live.loader, "num_workers", 0)),
+            workers=workers,
+            batch_s=self._pace.batch_s(workers),
             group=self._group,
             loop=self._pace.loop,
             forward=self._pace.forward,
@@ -90,56 +99,49 @@ class Observer:
 
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:
-    """Return a finding for each rank that the others wait for, or one for all that wait for loaders.
-
-    Ranks that ask for no batch, as later stages of a pipeline, have no loader to compare.
-    """
+    """Return a finding for each rank that the others wait for, or one for all that wait for loaders."""
     found: list[Finding] = []
     for ranks in grouped({rank: own.group for rank, own in facts.items()}).values():
         blocks = {rank: facts[rank].blocks for rank in ranks}
-        if all(each.fetches for own in blocks.values() for each in own):
-            late = late_ranks(blocks, lambda each: each.loader_s)
-            found += [_finding(each, facts[each.rank], LOADER) for each in late]
+        late = late_by_loader(blocks, {rank: facts[rank].batch_s for rank in ranks})
+        found += [_finding(each, facts[each.rank], LOADER) for each in late]
         if all(facts[rank].own_is_sure for rank in ranks):
-            late = late_ranks(blocks, lambda each: each.own_s)
-            before = [each.rank for each in late_ranks(blocks, lambda each: each.before_s)]
-            found += [_finding(each, facts[each.rank], OWN) for each in late if each.rank in before]
+            late = late_by_own_work(blocks)
+            found += [_finding(each, facts[each.rank], OWN) for each in late]
     return found or _all_alike(facts)
 
 
 def summarize(facts: Mapping[int, Facts]) -> str:
     """Return the part of the step that is the loader's, on the rank where it is largest."""
-    share, rank = max((_loader_share(own), rank) for rank, own in facts.items())
+    share, rank = max((loader_share(own.blocks), rank) for rank, own in facts.items())
     return f"at most {share:.0%} of a step goes to the loader, on rank {rank}"
-
-
-def _loader_share(own: Facts) -> float:
-    return median(each.loader_s / each.step_s for each in own.blocks)
 
 
 def _finding(late: Late, own: Facts, part: str) -> Finding:
     is_loader = part == LOADER
+    doubt = (
+        "" if late.is_sure else "; its workers are not seen to be much slower than those of others"
+    )
     return Finding(
-        title=f"every step waits for {part} of rank {late.rank}",
-        message=f"{part}{f' ({own.workers} workers)' * is_loader} takes {late.told}",
+        title=f"every step waits for rank {late.rank}: {part}",
+        message=f"{part}{f' ({own.workers} workers)' * is_loader} takes {late.told}{doubt}",
         fix=LOADER_FIX if is_loader else OWN_FIX,
         ranks=(late.rank,),
-        severity=Severity.WARNING,
-        confidence=Confidence.MEDIUM,
+        severity=Severity.WARNING if late.is_sure else Severity.INFO,
+        confidence=Confidence.MEDIUM if late.is_sure else Confidence.LOW,
         location=own.loop if is_loader else own.forward,
     )
 
 
 def _all_alike(facts: Mapping[int, Facts]) -> list[Finding]:
-    share = min(map(_loader_share, facts.values()))
+    share = min(loader_share(own.blocks) for own in facts.values())
     least_s = min(median(each.loader_s for each in own.blocks) for own in facts.values())
     if share < LOADER_STEP_RATIO or least_s < LEAST_LATE_S:
         return []
     return [
         Finding(
             title="all ranks wait for their DataLoaders",
-            message=f"at least {share:.0%} of a step, and {1000 * least_s:.0f} ms, go to the loader "
-            f"on each of {len(facts)} rank(s)",
+            message=f"at least {share:.0%} of a step, and {1000 * least_s:.0f} ms, go to the loader",
             fix="give the loaders more workers (num_workers), or make their work smaller",
             ranks=tuple(sorted(facts)),
             severity=Severity.INFO,

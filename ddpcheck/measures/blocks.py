@@ -23,6 +23,8 @@ LEAST_TIMES_RATIO = 4.0
 # Of the blocks. Noise makes now the one rank late and now the other.
 LEAST_BLOCKS_RATIO = 0.75
 LEAST_BLOCKS_COUNT = 2
+# Loaders that take longer by less than this are alike, as they are on a busy machine.
+LEAST_BATCH_RATIO = 2.0
 # What a rank is late by, others are seen to wait, by half of it at least.
 WAITED_RATIO = 0.5
 
@@ -38,17 +40,12 @@ class Block(msgspec.Struct, frozen=True, array_like=True):
     step_s: float
     fetches: int = 1
 
-    @property
-    def before_s(self) -> float:
-        """Return the seconds until the model is called."""
-        return self.loader_s + self.own_s
-
 
 class Late(msgspec.Struct, frozen=True):
     """A rank that is late: the median of its blocks, as seconds and as a part of the step.
 
     ``usual_s`` is what the others take for the same, ``blocks`` the part of the blocks in which it
-    was late.
+    was late. A loader that is not seen to be much slower than others' is not sure to be at fault.
     """
 
     rank: int
@@ -56,6 +53,7 @@ class Late(msgspec.Struct, frozen=True):
     usual_s: float
     step_ratio: float
     blocks: float
+    is_sure: bool = True
 
     @property
     def told(self) -> str:
@@ -98,6 +96,41 @@ def _is_late(own: Block, late_s: float, waited_s: float, part: Part) -> bool:
         late_s >= max(LEAST_LATE_S, LEAST_STEP_RATIO * own.step_s)
         and waited_s - (own.step_s - part(own)) >= WAITED_RATIO * late_s
     )
+
+
+def late_by_loader(
+    blocks: Mapping[int, Sequence[Block]], batch_s: Mapping[int, float]
+) -> list[Late]:
+    """Return the ranks that their loaders make late.
+
+    ``batch_s`` is what each loader needs for a batch when nobody waits for anybody, 0 where that is
+    not known. Of loaders alike, one that is a little behind leaves the waiting to its rank: the
+    others' workers have batches ready by then.
+    """
+    # Ranks that ask for no batch, as later stages of a pipeline, have no loader to compare.
+    if not all(each.fetches for own in blocks.values() for each in own):
+        return []
+    late = late_ranks(blocks, lambda each: each.loader_s)
+    return [msgspec.structs.replace(each, is_sure=_is_slower(each.rank, batch_s)) for each in late]
+
+
+def _is_slower(rank: int, batch_s: Mapping[int, float]) -> bool:
+    usual_s = median_low(seconds for other, seconds in batch_s.items() if other != rank)
+    return batch_s[rank] > 0 and batch_s[rank] >= LEAST_BATCH_RATIO * usual_s
+
+
+def late_by_own_work(blocks: Mapping[int, Sequence[Block]]) -> list[Late]:
+    """Return the ranks that other work before the model makes late.
+
+    In it, a rank may have waited for the loader of another: then both come to the model together.
+    """
+    before = {each.rank for each in late_ranks(blocks, lambda each: each.loader_s + each.own_s)}
+    return [each for each in late_ranks(blocks, lambda each: each.own_s) if each.rank in before]
+
+
+def loader_share(blocks: Sequence[Block]) -> float:
+    """Return the part of the step that is the loader's, by the median of the blocks."""
+    return median(each.loader_s / each.step_s for each in blocks)
 
 
 def in_blocks(steps: Sequence[Block]) -> tuple[Block, ...]:

@@ -91,7 +91,7 @@ class Draws:
     def on_sampled(self, indices: object) -> None:
         """Look again, and keep what has moved."""
         slot = self._slot()
-        if self._before is None or slot is None:
+        if self._before is None or slot is None or _is_a_streams(indices):
             return
         pairs = zip(self._before, _states(), strict=True)
         drawn = [(_digest(before), _drawn(before, after)) for before, after in pairs]
@@ -129,6 +129,11 @@ class Draws:
     def _slot(self) -> int | None:
         iteration, worker = self._place()
         return _slot(iteration, worker, self._count[iteration])
+
+
+def _is_a_streams(indices: object) -> bool:
+    # Whether those of several ranks are other samples, or drawn for another purpose, is not known.
+    return indices is None or (isinstance(indices, list) and None in indices)
 
 
 def _slot(iteration: int, worker: int, fetch: int) -> int | None:

@@ -21,7 +21,7 @@ from torch.optim.optimizer import (
     register_optimizer_step_post_hook,
     register_optimizer_step_pre_hook,
 )
-from torch.utils.data._utils.fetch import _MapDatasetFetcher
+from torch.utils.data._utils.fetch import _IterableDatasetFetcher, _MapDatasetFetcher
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 from torch.utils.hooks import RemovableHandle
 
@@ -87,7 +87,8 @@ class Hooks:
         self._replaced.put(DistributedDataParallel, "forward", self._going_forward)
         for name, around in self._feeds.wraps():
             self._replaced.put(_BaseDataLoaderIter, name, around)
-        self._replaced.put(_MapDatasetFetcher, "fetch", self._fetching)
+        for fetcher in (_MapDatasetFetcher, _IterableDatasetFetcher):
+            self._replaced.put(fetcher, "fetch", self._fetching)
         self._replaced.put(torch.Tensor, "backward", self._going_backward)
         self._functions.install()
 

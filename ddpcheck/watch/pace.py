@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
+from mmap import mmap
+from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.utils.data import get_worker_info
 
 from ddpcheck.measures.blocks import Block, in_blocks
 from ddpcheck.watch.callsite import users_line
@@ -20,6 +23,56 @@ if TYPE_CHECKING:
 # The first steps start workers, fill caches, and compile.
 WARM_STEPS = 3
 KEPT_STEPS = 2000
+KEPT_FEEDS = 8
+KEPT_WORKERS = 32
+# What a worker has done: the seconds, and the batches.
+WORK = Struct("<dq")
+
+
+class Work:
+    """How long workers take for a batch, which tells how many they could hand over.
+
+    A rank that waits for its loader may have a loader like the others', only a little behind: theirs
+    have batches ready while it is waited for. Workers that were not forked tell nothing.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        # Anonymous and shared: the workers that are forked later write to it.
+        self._memory = mmap(-1, WORK.size * KEPT_FEEDS * KEPT_WORKERS)
+        self._newest = 0
+        self._began = 0.0
+
+    @property
+    def of_workers(self) -> tuple[Any, Any, Any]:
+        """Return what is to hear of an iteration, and before and after a fetch of samples."""
+        return self.on_epoch, self.on_sampling, self.on_sampled
+
+    def on_epoch(self, feed: Feed) -> None:
+        """Note whose workers are forked next."""
+        self._newest = feed.number
+
+    def on_sampling(self) -> None:
+        """Begin to fetch a batch."""
+        self._began = self._clock()
+
+    def on_sampled(self, _indices: object) -> None:
+        """Add what it took, in a worker."""
+        worker = get_worker_info()
+        if worker is not None and worker.id < KEPT_WORKERS and self._newest < KEPT_FEEDS:
+            at = WORK.size * (self._newest * KEPT_WORKERS + worker.id)
+            seconds, count = WORK.unpack_from(self._memory, at)
+            took_s = self._clock() - self._began
+            WORK.pack_into(self._memory, at, seconds + took_s, count + 1)
+
+    def batch_s(self, feed: Feed) -> float:
+        """Return the mean seconds of a worker for a batch; 0 where none was seen."""
+        if feed.number >= KEPT_FEEDS:
+            return 0.0
+        begin = WORK.size * feed.number * KEPT_WORKERS
+        seen = list(WORK.iter_unpack(self._memory[begin : begin + WORK.size * KEPT_WORKERS]))
+        count = sum(count for _, count in seen)
+        return float(sum(seconds for seconds, _ in seen)) / count if count else 0.0
 
 
 class Pace:
@@ -30,6 +83,7 @@ class Pace:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
+        self.work = Work(clock)
         self._on_gpu = False
         self._began: float | None = None  # when the step did
         self._asked: float | None = None
@@ -124,6 +178,19 @@ class Pace:
 
     @property
     def loop(self) -> Location | None:
-        """Return the line that asks the loader for batches which took the most time."""
-        by_time = sorted(self._by_feed, key=lambda feed: self._by_feed[feed])
-        return by_time[-1].location if by_time else None
+        """Return the line that asks for the batches which took the most time."""
+        slowest = self._slowest
+        return slowest.location if slowest else None
+
+    def batch_s(self, workers: int) -> float:
+        """Return how long that loader needs for a batch if nobody waits; 0 where it is not known."""
+        slowest = self._slowest
+        if slowest is None:
+            return 0.0
+        fetches = max(1, sum(each.fetches for each in self._steps))
+        own_s = sum(each.loader_s for each in self._steps) / fetches
+        return round(self.work.batch_s(slowest) / workers if workers else own_s, 5)
+
+    @property
+    def _slowest(self) -> Feed | None:
+        return max(self._by_feed, key=lambda feed: self._by_feed[feed], default=None)

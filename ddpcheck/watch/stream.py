@@ -11,7 +11,7 @@ if it has any, are such objects too, and receive each event before it:
     on_indices(feed, indices) its sampler has chosen the samples of a batch; scripts only
     on_sampling()             samples are about to be fetched, here or in a forked worker, which has
                               copies of the observers; scripts only
-    on_sampled(indices)       they were fetched, and made a batch of
+    on_sampled(indices)       they were fetched, and made a batch of; None are those of streams
     on_asked(feed)            the script asks this DataLoader for a batch; scripts only
     on_fed(feed)              the next batch is of this DataLoader; scripts only
     on_batch(step, batch)     a batch as the loader gave it

@@ -16,19 +16,22 @@ def ranks(
     group: tuple[int, ...] = ALL,
     fetches: int = 4,
     sure: bool = True,
+    batch_s: tuple[float, ...] = (),
 ) -> dict[int, Facts]:
-    """Return ranks whose blocks are all alike."""
-    return {
-        rank: Facts((Block(*each, fetches),) * blocks, 2, group, LOOP, FORWARD, own_is_sure=sure)
-        for rank, each in enumerate(own)
-    }
+    """Return ranks whose blocks are all alike; a batch takes what the loader does, or ``batch_s``."""
+    facts: dict[int, Facts] = {}
+    for rank, each in enumerate(own):
+        own_blocks = (Block(*each, fetches),) * blocks
+        needs_s = batch_s[rank] if batch_s else each[0]
+        facts[rank] = Facts(own_blocks, 2, needs_s, group, LOOP, FORWARD, own_is_sure=sure)
+    return facts
 
 
 def mixed(*of_rank_1: tuple[float, float, float]) -> dict[int, Facts]:
     """Return two ranks, of which the second one has these blocks."""
     return {
         0: ranks(QUICK, blocks=len(of_rank_1))[0],
-        1: Facts(tuple(Block(*each) for each in of_rank_1), 0, ALL, LOOP, FORWARD),
+        1: Facts(tuple(Block(*each) for each in of_rank_1), 0, 0.05, ALL, LOOP, FORWARD),
     }
 
 
@@ -68,6 +71,14 @@ def test_a_rank_with_a_slow_loader_is_named_with_its_loop(world: int) -> None:
     assert "2 workers" in finding.message
 
 
+@pytest.mark.parametrize("batch_s", [(0.045, 0.05), (0.0, 0.0)], ids=["alike", "not seen"])
+def test_a_loader_that_is_only_a_little_behind_is_only_told(batch_s: tuple[float, ...]) -> None:
+    # The other one, as slow, has its batches ready while it waits in the step.
+    (finding,) = judge(ranks(QUICK, SLOW, batch_s=batch_s))
+    assert (finding.severity, finding.ranks) == (Severity.INFO, (1,))
+    assert "not seen to be much slower" in finding.message
+
+
 def test_two_late_ranks_of_several_are_both_named() -> None:
     found = judge(ranks(SLOW, QUICK, QUICK, SLOW, QUICK, group=tuple(range(5))))
     assert [each.ranks for each in found] == [(0,), (3,)]
@@ -93,7 +104,10 @@ def test_a_rank_that_waits_for_a_loader_by_itself_is_not_blamed() -> None:
 def test_groups_are_looked_at_one_by_one() -> None:
     facts = {
         rank: Facts(
-            (Block(*(SLOW if rank > 1 else QUICK)),) * 4, 0, (rank // 2 * 2, rank // 2 * 2 + 1)
+            (Block(*(SLOW if rank > 1 else QUICK)),) * 4,
+            0,
+            0.05,
+            (rank // 2 * 2, rank // 2 * 2 + 1),
         )
         for rank in range(4)
     }

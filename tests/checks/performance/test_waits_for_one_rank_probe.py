@@ -13,6 +13,7 @@ from ddpcheck.check import Skip
 from ddpcheck.checks.performance.waits_for_one_rank import Observer
 from ddpcheck.finding import Location
 from ddpcheck.measures.blocks import BLOCK_STEPS, Block
+from ddpcheck.watch import pace
 from ddpcheck.watch.calls import Called
 from ddpcheck.watch.feeds import Feed
 from ddpcheck.watch.pace import WARM_STEPS
@@ -106,6 +107,41 @@ def test_what_is_waited_for_later_makes_own_work_unsure() -> None:
     script = trained()
     script.collective(0.0, is_async=True)
     assert not script.observer.facts().own_is_sure
+
+
+def in_worker(monkeypatch: pytest.MonkeyPatch, number: int | None) -> None:
+    info = None if number is None else SimpleNamespace(id=number)
+    monkeypatch.setattr(pace, "get_worker_info", lambda: info)
+
+
+def test_what_workers_need_for_a_batch_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = trained(loader=0.25)
+    script.observer.on_epoch(script.feed)
+    for worker, seconds in ((0, 2.0), (1, 4.0), (1, 6.0), (None, 50.0), (99, 50.0)):
+        in_worker(monkeypatch, worker)
+        script.observer.on_sampling()
+        script.now += seconds
+        script.observer.on_sampled([0])
+    assert script.observer.facts().batch_s == 0.25
+    monkeypatch.setattr(
+        script.observer, "_live", SimpleNamespace(loader=SimpleNamespace(num_workers=2))
+    )
+    assert script.observer.facts().batch_s == 2.0
+
+
+def test_workers_of_another_loader_tell_nothing_of_this_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    script = trained(loader=0.25)
+    monkeypatch.setattr(
+        script.observer, "_live", SimpleNamespace(loader=SimpleNamespace(num_workers=2))
+    )
+    script.observer.on_epoch(Feed(1, LOOP))
+    in_worker(monkeypatch, 0)
+    script.observer.on_sampling()
+    script.now += 3.0
+    script.observer.on_sampled([0])
+    assert script.observer.facts().batch_s == 0.0
 
 
 class Mark:
