@@ -1,9 +1,10 @@
 """Ranks draw the same random numbers for different samples.
 
 Why it matters
-    With one seed on all ranks, and nothing else that draws, the random crops, flips, masks and noise
-    of a batch are the same on every rank, at the same place of the batch: the job sees a fraction of
-    the augmentation that it pays for. Workers do not help: their seeds come from the rank's own.
+    With one seed on all ranks, and nothing else that draws, the random crops, flips, masks and
+    noise of a batch are the same on every rank, at the same place of the batch: the job sees a
+    fraction of the augmentation that it pays for. Workers do not help: their seeds come from the
+    rank's own.
 
 What to do
     Once the model is made, seed each rank for itself: torch.manual_seed(seed + rank), and the same

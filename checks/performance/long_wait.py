@@ -1,9 +1,10 @@
 """Ranks wait long for one that has something else to do.
 
 Why it matters
-    A rank that prepares data, compiles, or writes a checkpoint while the others wait in a collective
-    is one step away from the end of the job: what takes 10 minutes with the next dataset, or a cold
-    cache, passes the timeout of the process group, and the ranks that only waited are blamed.
+    A rank that prepares data, compiles, or writes a checkpoint while the others wait in a
+    collective is one step away from the end of the job: what takes 10 minutes with the next
+    dataset, or a cold cache, passes the timeout of the process group, and the ranks that only
+    waited are blamed.
 
 What to do
     Do slow work before the job, or before init_process_group; share what is compiled or prepared

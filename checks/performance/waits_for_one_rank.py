@@ -7,8 +7,8 @@ Why it matters
 
 What to do
     Look at what the named rank loads and from where: a slow disk, a cold cache, larger samples,
-    fewer cores. Give the loader workers (num_workers, persistent_workers, prefetch_factor), and take
-    what only one rank does (logging, saving pictures) out of the step.
+    fewer cores. Give the loader workers (num_workers, persistent_workers, prefetch_factor), and
+    take what only one rank does (logging, saving pictures) out of the step.
 """
 
 from __future__ import annotations
