@@ -46,14 +46,16 @@ class WatchWork(RankWork):
         self._code: int | None = None
         self._has_raised = False
         self._observers: dict[str, Any] = {}
-        self._recording = recorded_calls(self.whereabouts.box, self._called)
+        self._hooks = Hooks(self._begin_stream, self.watch.steps, self._enough)
+        self._recording = recorded_calls(
+            self.whereabouts.box, begins=self._hooks.called, returned=self._hooks.meetings.told
+        )
 
     def run(self) -> int:
         """Run the script under the observers; return the verdict's exit code, or the script's."""
         # The store of the run is at MASTER_PORT, as a launcher's own would be.
         os.environ["TORCHELASTIC_USE_AGENT_STORE"] = "True"
         os.environ.setdefault("TORCHELASTIC_RESTART_COUNT", "0")  # torch 2.4 reads it then
-        self._hooks = Hooks(self._begin_stream, self.watch.steps, self._enough)
         self._hooks.install()
         self._recording.__enter__()
         self.whereabouts.seen_so_far = self._seen_so_far
@@ -101,10 +103,6 @@ class WatchWork(RankWork):
             self._hooks.raised(error)
             self._has_raised = True
             self._crashed(crash_of(SCRIPT, error))
-
-    def _called(self, name: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
-        """Let the hooks hear of a collective of the script's."""
-        self._hooks.called(name, arguments, named)
 
     def _is_in_group(self) -> bool:
         # What an observer raises is no matter of the script's, nor of its group.

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dis
 import functools
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import FrameType
-from typing import Any, Protocol
+from time import perf_counter
+from types import CodeType, FrameType
+from typing import Any, NamedTuple, Protocol
 
 import torch
 import torch.distributed as dist
@@ -24,8 +26,11 @@ UNEVEN = (
     *("all_to_all", "all_to_all_single", "gather", "scatter", "all_gather_object"),
     *("gather_object", "broadcast_object_list", "scatter_object_list"),
 )
+# All ranks of the world must call these alike, whether they are in the group or not.
+MAKING = ("new_group", "new_subgroups", "new_subgroups_by_enumeration")
 TORCHS_OWN = str(Path(torch.__file__).parent)
-Tell = Callable[[str, tuple[Any, ...], dict[str, Any]], None]
+# A call on a group that this rank is no member of returns at once.
+OUTSIDE = "outside"
 
 
 class Recorder(Protocol):
@@ -38,19 +43,48 @@ class Recorder(Protocol):
         """Note that it has left this collective."""
 
 
-def _tell_nobody(_name: str, _arguments: tuple[Any, ...], _named: dict[str, Any]) -> None:
-    """Be told of a call where no one wants to know."""
+class Groups(Protocol):
+    """Where calls on other groups than the world are noted. None of it raises."""
+
+    def recorder_of(self, group: Any, *, by_torch: bool) -> Recorder | None:
+        """Return where calls on this group are noted, the world's with None; None for nowhere."""
+
+    def recorder_of_making(self) -> Recorder:
+        """Return where the making of groups is noted."""
+        ...
+
+    def dropped(self, what: str) -> None:
+        """Hear that the caller does not keep what it could wait for this call by."""
+
+    def begins(self, name: str, group: dist.ProcessGroup | None) -> None:
+        """Hear of a collective, the world's with None, that anybody's code calls."""
+
+
+# The name of a collective, and its arguments.
+Begins = Callable[[str, tuple[Any, ...], dict[str, Any]], None]
+# The name, when it was entered, the group, None for the world, and whether it is waited for elsewhere.
+Returned = Callable[[str, float, dist.ProcessGroup | None, bool], None]
 
 
 @contextmanager
-def recorded_calls(recorder: Recorder, tell: Tell = _tell_nobody) -> Generator[None]:
-    """Note each collective on the world group that is called by torch.distributed's names.
+def recorded_calls(
+    recorder: Recorder,
+    groups: Groups | None = None,
+    *,
+    begins: Begins | None = None,
+    returned: Returned | None = None,
+) -> Generator[None]:
+    """Note each collective that is called by torch.distributed's names.
 
-    ``tell`` hears of those on any group, before they begin; what it raises is left alone.
+    The world's are noted in ``recorder``, those on other groups where ``groups`` says, if at all.
+    ``begins`` hears of those that a script calls before they begin, and ``returned`` once they have
+    returned; what they raise is left alone.
     """
-    before = {name: getattr(dist, name) for name in (*ALIKE, *UNEVEN) if hasattr(dist, name)}
+    hear = _Hearing(begins, returned)
+    names = (*ALIKE, *UNEVEN, *(MAKING if groups else ()))
+    before = {name: getattr(dist, name) for name in names if hasattr(dist, name)}
     for name, function in before.items():
-        _put(name, _noting(name, function, recorder, tell))
+        _put(name, _noting(name, function, _choice(name, recorder, groups), hear))
     try:
         yield
     finally:
@@ -63,30 +97,89 @@ def _put(name: str, function: Any) -> None:
     setattr(distributed_c10d, name, function)
 
 
+def _choice(
+    name: str, recorder: Recorder, groups: Groups | None
+) -> Callable[[FrameType, tuple[Any, ...], dict[str, Any]], Recorder | None]:
+    """Return what tells where a call is noted."""
+
+    def chosen(
+        frame: FrameType, arguments: tuple[Any, ...], named: dict[str, Any]
+    ) -> Recorder | None:
+        # What torch calls to carry out another collective is part of that one.
+        is_torchs = frame.f_code.co_filename.startswith(TORCHS_OWN)
+        if name in MAKING:
+            is_local = named.get("use_local_synchronization", False)
+            return None if is_torchs or is_local or not groups else groups.recorder_of_making()
+        group = _group_in(arguments, named)
+        if isinstance(group, str):
+            return None
+        if groups is not None:
+            groups.begins(name, group)
+            with suppress(Exception):  # whatever a script may pass there
+                if not is_torchs and _is_dropped(frame, arguments, named):
+                    groups.dropped(described(name, arguments, named))
+        if group is None and not is_torchs:
+            return recorder
+        return groups.recorder_of(group, by_torch=is_torchs) if groups is not None else None
+
+    return chosen
+
+
 def _noting(
-    name: str, function: Callable[..., Any], recorder: Recorder, tell: Tell
+    name: str,
+    function: Callable[..., Any],
+    chosen: Callable[[FrameType, tuple[Any, ...], dict[str, Any]], Recorder | None],
+    hear: _Hearing,
 ) -> Callable[..., Any]:
+    heard = hear.around(name, function)
+
     @functools.wraps(function)
     def noted(*arguments: Any, **named: Any) -> Any:
         frame = sys._getframe(1)
+        recorder = chosen(frame, arguments, named)
         # What torch calls to carry out another collective is part of that one.
-        if frame.f_code.co_filename.startswith(TORCHS_OWN):
-            return function(*arguments, **named)
-        with suppress(Exception):
-            tell(name, arguments, named)
-        if not _is_worlds(arguments, named):
-            return function(*arguments, **named)
+        called = function if frame.f_code.co_filename.startswith(TORCHS_OWN) else heard
+        if recorder is None:
+            return called(*arguments, **named)
         call = recorder.enter_call(described(name, arguments, named), _site(frame))
         try:
-            return function(*arguments, **named)
+            return called(*arguments, **named)
         finally:
             recorder.leave_call(call)
 
     return noted
 
 
+class _Hearing(NamedTuple):
+    begins: Begins | None
+    returned: Returned | None
+
+    def around(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the function so that it is heard of."""
+        if name in MAKING or (self.begins is None and self.returned is None):
+            return function
+
+        def heard(*arguments: Any, **named: Any) -> Any:
+            with suppress(Exception):
+                if self.begins is not None:
+                    self.begins(name, arguments, named)
+            entered = perf_counter()
+            result = function(*arguments, **named)
+            with suppress(Exception):
+                if self.returned is not None:
+                    is_async = isinstance(result, dist.Work) or bool(named.get("async_op"))
+                    group = _group_in(arguments, named)
+                    self.returned(name, entered, None if group == OUTSIDE else group, is_async)
+            return result
+
+        return heard
+
+
 def described(name: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> str:
     """Return a collective in one line, such as "all_reduce SUM float32[1023]"."""
+    if name in MAKING:
+        ranks = next(iter((*arguments, *named.values())), None)
+        return f"{name} {sorted(ranks) if isinstance(ranks, list) else ranks}"
     if name not in ALIKE:
         return name
     given = [*arguments, *named.values()]
@@ -99,9 +192,31 @@ def described(name: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> s
     return " ".join([name, *reduced, *shown])
 
 
-def _is_worlds(arguments: tuple[Any, ...], named: dict[str, Any]) -> bool:
-    groups = [each for each in (*arguments, *named.values()) if isinstance(each, dist.ProcessGroup)]
-    return all(group is dist.group.WORLD for group in groups)
+def _group_in(arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    """Return the group that is called upon: None for the world, OUTSIDE where this rank is not."""
+    for each in (*arguments, *named.values()):
+        if isinstance(each, dist.ProcessGroup):
+            return None if each is dist.group.WORLD else each
+        if isinstance(each, int) and each == dist.GroupMember.NON_GROUP_MEMBER:
+            return OUTSIDE
+    return None
+
+
+def _is_dropped(frame: FrameType, arguments: tuple[Any, ...], named: dict[str, Any]) -> bool:
+    """Return whether the call that a frame is making is a statement, whose value is thrown away.
+
+    Whoever works on a GPU may wait for the whole device instead.
+    """
+    if not named.get("async_op"):
+        return False
+    tensors = [e for e in (*arguments, *named.values()) if isinstance(e, torch.Tensor)]
+    on_cpu = bool(tensors) and all(each.device.type == "cpu" for each in tensors)
+    return on_cpu and _next_opname(frame.f_code, frame.f_lasti) == "POP_TOP"
+
+
+@functools.lru_cache(maxsize=256)
+def _next_opname(code: CodeType, offset: int) -> str:
+    return next((each.opname for each in dis.get_instructions(code) if each.offset > offset), "")
 
 
 def _site(frame: FrameType) -> str:

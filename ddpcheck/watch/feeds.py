@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -20,7 +21,8 @@ class Feed:
     """One DataLoader: its number in the order of first use, and where it was first iterated.
 
     ``shuffles`` is whether a DistributedSampler shuffles for it, whose epoch is ``epoch``;
-    ``is_shared`` whether such a sampler gives each rank a part of the dataset, known by ``id``.
+    ``is_shared`` whether such a sampler gives each of ``replicas`` a part of the dataset, which is
+    known by ``id`` and has ``samples`` (0: it does not say).
     """
 
     number: int
@@ -30,14 +32,17 @@ class Feed:
     epochs: int = 0
     is_shared: bool = False
     dataset_id: int = 0
+    replicas: int = 1
+    samples: int = 0
 
 
 class Feeds:
     """Follows the iterators of DataLoaders, which have no hooks, by what ``wraps`` lists.
 
     Tells ``epoch(feed)`` when an iteration begins, ``indices(feed, indices)`` when the sampler has
-    chosen the samples of a batch (workers are given them ahead), ``fed(feed)`` and then ``batch``
-    when a batch is handed out, ``drained(feed)`` when there are no more.
+    chosen the samples of a batch (workers are given them ahead), ``asked(feed)`` when the script asks
+    for a batch, ``fed(feed)`` and then ``batch`` when it is handed out, ``drained(feed)`` when there
+    are no more.
     """
 
     def __init__(self, emit: Callable[..., None], step: Callable[[], int]) -> None:
@@ -75,7 +80,9 @@ class Feeds:
         sampler = _distributed_sampler(loader)
         feed.shuffles = sampler is not None and bool(sampler.shuffle)
         feed.epoch = sampler.epoch if sampler is not None else 0
-        feed.is_shared = sampler is not None and sampler.num_replicas > 1
+        feed.replicas = sampler.num_replicas if sampler is not None else 1
+        feed.is_shared = feed.replicas > 1
+        feed.samples = _length(loader.dataset)
         feed.dataset_id = id(loader.dataset)
         self._of[own] = feed
         self._loaders[own] = loader
@@ -91,14 +98,17 @@ class Feeds:
 
     def _handing_out(self, original: Around, own: Any) -> Any:
         feed = self._of.get(own)
+        # An evaluation is no training: what it takes, and how much of it, is another matter.
+        is_training = torch.is_grad_enabled()
+        if feed is not None and is_training:
+            self._emit("asked", feed)
         try:
             batch = original(own)
         except StopIteration:
             if feed is not None:
                 self._emit("drained", feed)
             raise
-        # An evaluation is no training: what it takes, and how much of it, is another matter.
-        if feed is not None and torch.is_grad_enabled():
+        if feed is not None and is_training:
             self.loader = self._loaders[own]
             self._emit("fed", feed)
             self._emit("batch", self._step(), batch)
@@ -112,3 +122,10 @@ def _distributed_sampler(loader: Any) -> DistributedSampler[Any] | None:
         if isinstance(sampler, DistributedSampler):
             return sampler
     return None
+
+
+def _length(dataset: Any) -> int:
+    # A length is the user's code, and only asked for to compare with.
+    with suppress(Exception):
+        return len(dataset)
+    return 0

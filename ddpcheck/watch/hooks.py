@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from threading import current_thread, main_thread
+from time import perf_counter
 from typing import Any
 from weakref import WeakSet
 
@@ -19,11 +21,13 @@ from torch.optim.optimizer import (
     register_optimizer_step_post_hook,
     register_optimizer_step_pre_hook,
 )
+from torch.utils.data._utils.fetch import _IterableDatasetFetcher, _MapDatasetFetcher
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 from torch.utils.hooks import RemovableHandle
 
 from ddpcheck.watch.feeds import Feeds
 from ddpcheck.watch.functions import Functions
+from ddpcheck.watch.meetings import Meetings
 from ddpcheck.watch.replaced import Around, Replaced
 from ddpcheck.watch.schedules import Schedules
 from ddpcheck.watch.stream import EventStream
@@ -71,6 +75,7 @@ class Hooks:
         self._functions = Functions(lambda *told: self.stream().emit(*told))
         self._schedules = Schedules(lambda *told: self.stream().emit(*told))
         self._transfers = Transfers(lambda *told: self.stream().emit(*told))
+        self.meetings = Meetings(lambda event, call: self.stream().emit(event, call))
         self._optimizer: Optimizer | None = None
         self._stepping: list[Optimizer] = []  # one may be carried out by others: ZeRO's
         self._has_gone_backward = False
@@ -86,6 +91,8 @@ class Hooks:
         self._replaced.put(DistributedDataParallel, "forward", self._going_forward)
         for name, around in self._feeds.wraps():
             self._replaced.put(_BaseDataLoaderIter, name, around)
+        for fetcher in (_MapDatasetFetcher, _IterableDatasetFetcher):
+            self._replaced.put(fetcher, "fetch", self._fetching)
         self._replaced.put(torch.Tensor, "backward", self._going_backward)
         self._functions.install()
         self._schedules.install()
@@ -105,6 +112,7 @@ class Hooks:
         """Return the stream, which begins when it is first asked for."""
         if self._stream is None:
             self._stream = self._begin(device or _device_in_use())
+            self.meetings.begin()
         return self._stream
 
     def called(self, name: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
@@ -119,8 +127,10 @@ class Hooks:
         module = arguments[0] if arguments else named.get("module")
         if isinstance(module, nn.Module):
             self.stream(_device_of(module.parameters())).emit("placed", module)
+        entered = perf_counter()
         original(ddp, *arguments, **named)
         self._ddps.add(ddp)
+        self.meetings.told("DistributedDataParallel", entered, getattr(ddp, "process_group", None))
 
     def _going_forward(self, original: Around, ddp: Any, *arguments: Any, **named: Any) -> Any:
         """Tell of the first model that is trained: a teacher, or one that is evaluated, is not."""
@@ -134,6 +144,17 @@ class Hooks:
                 self.stream().emit("inputs", self.step, (arguments, named))
         return original(ddp, *arguments, **named)
 
+    def _fetching(self, original: Around, fetcher: Any, indices: Any) -> Any:
+        """Tell of a batch's samples, in this process or in a worker that was forked from it."""
+        stream = self._stream
+        # A thread beside the script's has generators of its own, or moves those of the script.
+        if stream is None or current_thread() is not main_thread():
+            return original(fetcher, indices)
+        stream.emit("sampling")
+        samples = original(fetcher, indices)
+        stream.emit("sampled", indices)
+        return samples
+
     @property
     def _loader(self) -> Any:
         return self._feeds.loader
@@ -142,7 +163,10 @@ class Hooks:
         self._has_gone_backward = True
         if tensor.numel() == 1:
             self.stream().emit("loss", self.step, tensor)
+        entered = perf_counter()
         original(tensor, *arguments, **named)
+        ddp = self._live.ddp if self._live else None
+        self.meetings.told("backward", entered, ddp.process_group if ddp else None)
 
     def _before_step(
         self, optimizer: Optimizer, arguments: Any, named: Any

@@ -9,6 +9,10 @@ if it has any, are such objects too, and receive each event before it:
     on_built(live)            the target is on its device and wrapped
     on_epoch(feed)            an iteration over a DataLoader begins; scripts only
     on_indices(feed, indices) its sampler has chosen the samples of a batch; scripts only
+    on_sampling()             samples are about to be fetched, here or in a forked worker, which has
+                              copies of the observers; scripts only
+    on_sampled(indices)       they were fetched, and made a batch of; None are those of streams
+    on_asked(feed)            the script asks this DataLoader for a batch; scripts only
     on_fed(feed)              the next batch is of this DataLoader; scripts only
     on_batch(step, batch)     a batch as the loader gave it
     on_inputs(step, inputs)   what goes into the wrapped model, arguments and named ones; scripts only
@@ -33,6 +37,7 @@ if it has any, are such objects too, and receive each event before it:
     on_read(held, asked, location)       of a distributed checkpoint that holds these keys, each with
                               what torch noted of it, these are to be loaded
     on_scheduled(scheduler, location)    a learning rate scheduler made a step, not as a part of another
+    on_called(call)           a collective of torch.distributed returned; see ``calls.Called``
 
 An observer leaves numerics, RNG state and the order of collectives as they are.
 """

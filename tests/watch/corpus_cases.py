@@ -67,7 +67,8 @@ def try_fault(script: Path, folder: Path) -> Seen:
     expected = expected_of(script)
     ended = watch(folder / "reports", "--steps", str(expected.steps), str(script))
     told = [each for each in ended.report.findings if each.severity is not Severity.INFO]
-    mine = [f for f in told if (f.id, f.severity) == (expected.finding, expected.severity)]
+    every = ended.report.findings
+    mine = [f for f in every if (f.id, f.severity) == (expected.finding, expected.severity)]
     others = tuple(each.id for each in told if each.id != expected.finding)
     return Seen(ended, bool(mine), any(_is_there(each, expected) for each in mine), others)
 

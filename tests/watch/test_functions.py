@@ -88,7 +88,7 @@ def test_a_tensor_with_a_history_that_is_gathered() -> None:
     z = torch.ones(2, requires_grad=True) * 2
     parts, whole = [torch.empty(2), torch.empty(2)], torch.empty(4)
     try:
-        with recorded_calls(BlackBox(None), functions.called):
+        with recorded_calls(BlackBox(None), begins=functions.called):
             gather_into_tensor: Any = getattr(dist, "all_gather_into_tensor")  # noqa: B009
             dist.all_gather(parts, z)
             gather_into_tensor(output_tensor=whole, input_tensor=z)
@@ -109,7 +109,7 @@ def test_what_hears_of_a_call_may_raise() -> None:
 
     dist.init_process_group("fake", rank=0, world_size=2, store=FakeStore())
     try:
-        with recorded_calls(BlackBox(None), refuse):
+        with recorded_calls(BlackBox(None), begins=refuse):
             dist.barrier()
     finally:
         dist.destroy_process_group()
