@@ -15,6 +15,7 @@ from ddpcheck.check import Stage
 from ddpcheck.engine.channel import Decision, End
 from ddpcheck.engine.entries import Ended, Entry, Skipped
 from ddpcheck.engine.group import abort_group
+from ddpcheck.engine.groups import Boxes
 from ddpcheck.engine.plan import UNBOUNDED_S
 from ddpcheck.engine.probing import RAISED_BY_CODE, crash_of, outcome
 from ddpcheck.engine.standstill import Standstill
@@ -31,6 +32,7 @@ from ddpcheck.watch.stream import EventStream
 SCRIPT = f"{Stage.WATCH.value}/script"
 # What the observers saw is read within this time, or waits for the device.
 READ_S = 2.0
+NOTHING_YET = "the script stood still before it trained anything"
 BEHIND = "the device has not come to its numbers: it waits in a collective before them"
 
 
@@ -46,7 +48,8 @@ class WatchWork(RankWork):
         self._code: int | None = None
         self._has_raised = False
         self._observers: dict[str, Any] = {}
-        self._recording = recorded_calls(self.whereabouts.box)
+        self._groups = Boxes(lambda *told: self._hooks.stream().emit(*told))
+        self._recording = recorded_calls(self.whereabouts.box, self._groups)
 
     def run(self) -> int:
         """Run the script under the observers; return the verdict's exit code, or the script's."""
@@ -56,6 +59,8 @@ class WatchWork(RankWork):
         self._hooks = Hooks(self._begin_stream, self.watch.steps, self._enough)
         self._hooks.install()
         self._recording.__enter__()
+        self.whereabouts.groups = self._groups
+        self.whereabouts.standstill = Standstill(on_gpu=False)  # which device it uses will be seen
         self.whereabouts.seen_so_far = self._seen_so_far
         self.whereabouts.moments_since = self._moments_since
         self.whereabouts.enter(SCRIPT, UNBOUNDED_S)
@@ -119,6 +124,8 @@ class WatchWork(RankWork):
         What lies on a GPU behind the collective that it waits in cannot be read.
         """
         (step,) = self.steps
+        if not self._observers:
+            return [Skipped(check.id, NOTHING_YET) for check in step.observers]
         told: dict[str, Entry] = {check.id: Skipped(check.id, BEHIND) for check in step.observers}
         readers = [Thread(target=self._read, args=(told, name), daemon=True) for name in told]
         for each in readers:
@@ -164,7 +171,8 @@ class WatchWork(RankWork):
                 self._measure(check, facts_or_raise(self._observers[check.id].facts, raised))
             )
         midway = "" if at_end else self.watch.then
-        last = Ended(step.stage.value, self.journal.broken, self.whereabouts.box.digest, midway)
+        called = (self.whereabouts.box.digest, midway, self._groups.digests())
+        last = Ended(step.stage.value, self.journal.broken, *called)
         self.channel.tell(f"{step.stage.value}/{self.seat}", [*told, last])
         self.journal.write([last])
         if at_end:

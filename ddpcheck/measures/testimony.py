@@ -32,6 +32,8 @@ VICTIM_WORDS = (
 )
 # The exceptions that torch.distributed raises: other libraries have peers of their own.
 PEER_ERRORS = ("RuntimeError", "Dist")
+# The name under which the making of groups is told.
+MAKING = "making of groups"
 # Where ranks wait for those that are still in the training.
 MEETING = "rehearsal/meeting-after-the-training"
 
@@ -57,6 +59,19 @@ class Call(msgspec.Struct, frozen=True, array_like=True):
     done: bool = True
 
 
+class GroupCalls(msgspec.Struct, frozen=True, array_like=True):
+    """A rank's last collectives on a group other than the world, as Python called them.
+
+    ``name`` is torch's, the same on all members; it is MAKING for the calls that make groups, which
+    all ranks must make alike. ``digest`` stands for all calls, also those before the last.
+    """
+
+    name: str
+    ranks: tuple[int, ...]
+    calls: tuple[Call, ...] = ()
+    digest: str = ""
+
+
 class Testimony(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What one rank did last.
 
@@ -66,7 +81,8 @@ class Testimony(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     in this check, where that was most of the time that it had. ``calls`` are the last collectives of the check
     as Python called them, ``recorded`` those of the world group as torch's Flight Recorder
     has them, DDP's own included; ``sequence`` is how many the process group itself has counted.
-    ``digest`` stands for all that Python called. All are empty where nothing went wrong.
+    ``digest`` stands for all that Python called. ``groups`` has the calls on other groups, in a
+    watched script. All are empty where nothing went wrong.
     """
 
     state: State = State.ENDED
@@ -85,6 +101,7 @@ class Testimony(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     recorded: tuple[Call, ...] = ()
     sequence: int = 0
     digest: str = ""
+    groups: tuple[GroupCalls, ...] = ()
 
     @property
     def is_victim(self) -> bool:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dis
 import functools
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any, Protocol
 
 import torch
@@ -24,7 +25,11 @@ UNEVEN = (
     *("all_to_all", "all_to_all_single", "gather", "scatter", "all_gather_object"),
     *("gather_object", "broadcast_object_list", "scatter_object_list"),
 )
+# All ranks of the world must call these alike, whether they are in the group or not.
+MAKING = ("new_group", "new_subgroups", "new_subgroups_by_enumeration")
 TORCHS_OWN = str(Path(torch.__file__).parent)
+# A call on a group that this rank is no member of returns at once.
+OUTSIDE = "outside"
 
 
 class Recorder(Protocol):
@@ -37,12 +42,33 @@ class Recorder(Protocol):
         """Note that it has left this collective."""
 
 
+class Groups(Protocol):
+    """Where calls on other groups than the world are noted. None of it raises."""
+
+    def recorder_of(self, group: dist.ProcessGroup) -> Recorder | None:
+        """Return where calls on this group are noted, None where they are not."""
+
+    def recorder_of_making(self) -> Recorder:
+        """Return where the making of groups is noted."""
+        ...
+
+    def dropped(self, what: str) -> None:
+        """Hear that the caller does not keep what it could wait for this call by."""
+
+    def begins(self, name: str, group: dist.ProcessGroup | None) -> None:
+        """Hear of a collective, the world's with None, that anybody's code calls."""
+
+
 @contextmanager
-def recorded_calls(recorder: Recorder) -> Generator[None]:
-    """Note each collective on the world group that is called by torch.distributed's names."""
-    before = {name: getattr(dist, name) for name in (*ALIKE, *UNEVEN) if hasattr(dist, name)}
+def recorded_calls(recorder: Recorder, groups: Groups | None = None) -> Generator[None]:
+    """Note each collective that is called by torch.distributed's names.
+
+    The world's are noted in ``recorder``, those on other groups where ``groups`` says, if at all.
+    """
+    names = (*ALIKE, *UNEVEN, *(MAKING if groups else ()))
+    before = {name: getattr(dist, name) for name in names if hasattr(dist, name)}
     for name, function in before.items():
-        _put(name, _noting(name, function, recorder))
+        _put(name, _noting(name, function, _choice(name, recorder, groups)))
     try:
         yield
     finally:
@@ -55,12 +81,43 @@ def _put(name: str, function: Any) -> None:
     setattr(distributed_c10d, name, function)
 
 
-def _noting(name: str, function: Callable[..., Any], recorder: Recorder) -> Callable[..., Any]:
+def _choice(
+    name: str, recorder: Recorder, groups: Groups | None
+) -> Callable[[FrameType, tuple[Any, ...], dict[str, Any]], Recorder | None]:
+    """Return what tells where a call is noted."""
+
+    def chosen(
+        frame: FrameType, arguments: tuple[Any, ...], named: dict[str, Any]
+    ) -> Recorder | None:
+        # What torch calls to carry out another collective is part of that one.
+        is_torchs = frame.f_code.co_filename.startswith(TORCHS_OWN)
+        if name in MAKING:
+            is_local = named.get("use_local_synchronization", False)
+            return None if is_torchs or is_local or not groups else groups.recorder_of_making()
+        group = _group_in(arguments, named)
+        if isinstance(group, str):
+            return None
+        if groups is not None:
+            groups.begins(name, group)
+            if named.get("async_op") and not is_torchs and _is_dropped(frame, arguments, named):
+                groups.dropped(described(name, arguments, named))
+        if is_torchs or group is None:
+            return None if is_torchs else recorder
+        return groups.recorder_of(group) if groups is not None else None
+
+    return chosen
+
+
+def _noting(
+    name: str,
+    function: Callable[..., Any],
+    chosen: Callable[[FrameType, tuple[Any, ...], dict[str, Any]], Recorder | None],
+) -> Callable[..., Any]:
     @functools.wraps(function)
     def noted(*arguments: Any, **named: Any) -> Any:
         frame = sys._getframe(1)
-        # What torch calls to carry out another collective is part of that one.
-        if frame.f_code.co_filename.startswith(TORCHS_OWN) or not _is_worlds(arguments, named):
+        recorder = chosen(frame, arguments, named)
+        if recorder is None:
             return function(*arguments, **named)
         call = recorder.enter_call(described(name, arguments, named), _site(frame))
         try:
@@ -73,6 +130,9 @@ def _noting(name: str, function: Callable[..., Any], recorder: Recorder) -> Call
 
 def described(name: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> str:
     """Return a collective in one line, such as "all_reduce SUM float32[1023]"."""
+    if name in MAKING:
+        ranks = next(iter((*arguments, *named.values())), None)
+        return f"{name} {sorted(ranks) if isinstance(ranks, list) else ranks}"
     if name not in ALIKE:
         return name
     given = [*arguments, *named.values()]
@@ -85,9 +145,29 @@ def described(name: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> s
     return " ".join([name, *reduced, *shown])
 
 
-def _is_worlds(arguments: tuple[Any, ...], named: dict[str, Any]) -> bool:
-    groups = [each for each in (*arguments, *named.values()) if isinstance(each, dist.ProcessGroup)]
-    return all(group is dist.group.WORLD for group in groups)
+def _group_in(arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    """Return the group that is called upon: None for the world, OUTSIDE where this rank is not."""
+    for each in (*arguments, *named.values()):
+        if isinstance(each, dist.ProcessGroup):
+            return None if each is dist.group.WORLD else each
+        if isinstance(each, int) and each == dist.GroupMember.NON_GROUP_MEMBER:
+            return OUTSIDE
+    return None
+
+
+def _is_dropped(frame: FrameType, arguments: tuple[Any, ...], named: dict[str, Any]) -> bool:
+    """Return whether the call that a frame is making is a statement, whose value is thrown away.
+
+    Whoever works on a GPU may wait for the whole device instead.
+    """
+    tensors = [e for e in (*arguments, *named.values()) if isinstance(e, torch.Tensor)]
+    on_cpu = bool(tensors) and all(each.device.type == "cpu" for each in tensors)
+    return on_cpu and _next_opname(frame.f_code, frame.f_lasti) == "POP_TOP"
+
+
+@functools.lru_cache(maxsize=256)
+def _next_opname(code: CodeType, offset: int) -> str:
+    return next((each.opname for each in dis.get_instructions(code) if each.offset > offset), "")
 
 
 def _site(frame: FrameType) -> str:

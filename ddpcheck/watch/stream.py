@@ -23,6 +23,8 @@ if it has any, are such objects too, and receive each event before it:
     on_scaled()               a GradScaler that is enabled took a step
     on_split(dataset, parts, location)   random_split made Subsets of a dataset
     on_sharded(module, mesh, location)   fully_shard was called on a module
+    on_joint(ranks)           a backward pass made a collective among these ranks; told once for each
+    on_dropped(what, location)   an asynchronous collective was called, and its handle thrown away
 
 An observer leaves numerics, RNG state and the order of collectives as they are.
 """
