@@ -1,16 +1,22 @@
-"""The collectives of a watched script on groups other than the world, kept in this process."""
+"""The collectives of a watched script on groups of its own, and what is sent between two ranks.
+
+They are kept in this process and, the last ones, in a file that survives it, as a black box does.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
 
-from ddpcheck.engine.blackbox import BlackBox
-from ddpcheck.measures.testimony import MAKING, Call, GroupCalls
+from ddpcheck.engine.blackbox import MARK, BlackBox
+from ddpcheck.measures.testimony import BY_TORCH, MAKING, Call, GroupCalls, between
 from ddpcheck.watch.callsite import users_line
+from ddpcheck.watch.replaced import Around, Replaced
 
 Ranks = tuple[int, ...]
 # So many calls of a group are told, of so many groups.
@@ -20,33 +26,80 @@ TOLD_GROUPS = 64
 SHARING = ("all_reduce", "all_gather", "reduce_scatter")
 
 
-class Boxes:
+class Record:
+    """The calls on one group; ``file`` has those of all groups, in order."""
+
+    def __init__(self, name: str, ranks: Ranks, file: BlackBox) -> None:
+        self._name = name
+        self._file = file
+        self._box = BlackBox(None)
+        self._ranks = ranks
+
+    @property
+    def count(self) -> int:
+        """Return how many calls were entered."""
+        return self._box.count
+
+    @property
+    def digest(self) -> str:
+        """Return what is equal on members that made equal calls, and equally many."""
+        return f"{self._box.count} {self._box.digest}"
+
+    @property
+    def told(self) -> GroupCalls:
+        """Return the last calls, from any thread."""
+        calls: tuple[Call, ...] = ()
+        with suppress(KeyError, RuntimeError):  # the main thread may write there
+            calls = self._box.flight.calls[-TOLD_CALLS:]
+        return GroupCalls(self._name, self._ranks, calls, self._box.digest)
+
+    def enter_call(self, what: str, site: str) -> tuple[Call, Call]:
+        """Note that the rank enters a call."""
+        call = self._box.enter_call(what, site)
+        return call, self._file.enter_call(MARK.join((self._name, str(call.number), what)), site)
+
+    def leave_call(self, call: tuple[Call, Call]) -> None:
+        """Note that the rank has left it."""
+        self._box.leave_call(call[0])
+        self._file.leave_call(call[1])
+
+
+class Groups:
     """A record for each group; ``emit`` tells observers of ``joint`` and ``dropped``."""
 
-    def __init__(self, emit: Callable[..., None]) -> None:
+    def __init__(self, emit: Callable[..., None], file: Path | None) -> None:
         self._emit = emit
-        self._boxes: dict[str, tuple[Ranks, BlackBox]] = {}
+        self._file = BlackBox(file)
+        self._records: dict[str, Record] = {}
         self._joint: set[Ranks] = set()
+        self._replaced = Replaced()
 
-    def recorder_of(self, group: dist.ProcessGroup) -> BlackBox | None:
-        """Return the record of this group's calls."""
+    def install(self) -> None:
+        """Note from now on what is sent from one rank to another."""
+        for name, is_sender in (("send", True), ("recv", False)):
+            self._replaced.put(dist.ProcessGroup, name, self._passing(is_sender=is_sender))
+
+    def close(self) -> None:
+        """Put torch's own back."""
+        self._replaced.close()
+
+    def recorder_of(self, group: Any, *, by_torch: bool) -> Record | None:
+        """Return the record of calls on a group, the world's with None; None where there is none."""
         with suppress(Exception):  # a group of a kind of its own may lack what torch's have
-            name = str(group.group_name)
-            if name not in self._boxes:
-                self._boxes[name] = (_ranks_of(group), BlackBox(None))
-            return self._boxes[name][1]
+            whole = group or dist.group.WORLD
+            name = str(whole.group_name) + (BY_TORCH if by_torch else "")
+            return self._record(name, _ranks_of(whole))
         return None
 
-    def recorder_of_making(self) -> BlackBox:
+    def recorder_of_making(self) -> Record:
         """Return the record of the calls that make groups."""
-        world = tuple(range(dist.get_world_size())) if dist.is_initialized() else ()
-        return self._boxes.setdefault(MAKING, (world, BlackBox(None)))[1]
+        return self._record(MAKING, tuple(range(dist.get_world_size())))
 
-    def begins(self, name: str, group: dist.ProcessGroup | None) -> None:
+    def begins(self, name: str, group: Any) -> None:
         """Look whether a backward pass makes this call."""
         if name.startswith(SHARING) and torch._C._current_graph_task_id() >= 0:
             with suppress(Exception):
-                ranks = _ranks_of(group)
+                ranks = _ranks_of(group or dist.group.WORLD)
                 if len(ranks) > 1 and ranks not in self._joint:
                     self._joint.add(ranks)
                     self._emit("joint", ranks)
@@ -59,27 +112,34 @@ class Boxes:
     @property
     def count(self) -> int:
         """Return how many calls were entered."""
-        return sum(box.count for _, box in list(self._boxes.values()))
+        return sum(each.count for each in list(self._records.values()))
 
     def told(self) -> tuple[GroupCalls, ...]:
         """Return the last calls of each group, from any thread."""
-        boxes = sorted(self._boxes.copy().items(), key=lambda each: -each[1][1].count)
-        return tuple(
-            GroupCalls(name, ranks, _last_calls(box), box.digest)
-            for name, (ranks, box) in boxes[:TOLD_GROUPS]
-        )
+        records = sorted(self._records.values(), key=lambda each: -each.count)
+        return tuple(each.told for each in records[:TOLD_GROUPS])
 
     def digests(self) -> dict[str, str]:
-        """Return what is equal on members of a group that made equally many, equal calls."""
-        boxes = self._boxes.items()
-        return {name: f"{box.count} {box.digest}" for name, (_, box) in boxes if name != MAKING}
+        """Return a digest of the script's own calls on each of its groups."""
+        own = self._records.items()
+        return {n: each.digest for n, each in own if GroupCalls(n, ()).is_of_script}
+
+    def _record(self, name: str, ranks: Ranks) -> Record:
+        if name not in self._records:
+            self._records[name] = Record(name, ranks, self._file)
+        return self._records[name]
+
+    def _passing(self, *, is_sender: bool) -> Around:
+        def passed(original: Around, group: Any, tensors: Any, peer: Any, *more: Any) -> Any:
+            with suppress(Exception):
+                here, there = dist.get_rank(), dist.get_global_rank(group, peer)
+                pair = (here, there) if is_sender else (there, here)
+                record = self._record(between(*pair), pair)
+                record.leave_call(record.enter_call(f"a transfer {pair[0]} to {pair[1]}", ""))
+            return original(group, tensors, peer, *more)
+
+        return passed
 
 
-def _last_calls(box: BlackBox) -> tuple[Call, ...]:
-    with suppress(KeyError, RuntimeError):  # the main thread writes there, unless it stands still
-        return box.flight.calls[-TOLD_CALLS:]
-    return ()
-
-
-def _ranks_of(group: dist.ProcessGroup | None) -> Ranks:
-    return tuple(sorted(dist.get_process_group_ranks(group or dist.group.WORLD)))
+def _ranks_of(group: Any) -> Ranks:
+    return tuple(sorted(dist.get_process_group_ranks(group)))

@@ -12,10 +12,11 @@ from threading import Thread
 from typing import Any
 
 from ddpcheck.check import Stage
+from ddpcheck.engine.blackbox import GROUPS_SUFFIX
 from ddpcheck.engine.channel import Decision, End
 from ddpcheck.engine.entries import Ended, Entry, Skipped
 from ddpcheck.engine.group import abort_group
-from ddpcheck.engine.groups import Boxes
+from ddpcheck.engine.groups import Groups
 from ddpcheck.engine.plan import UNBOUNDED_S
 from ddpcheck.engine.probing import RAISED_BY_CODE, crash_of, outcome
 from ddpcheck.engine.standstill import Standstill
@@ -48,7 +49,8 @@ class WatchWork(RankWork):
         self._code: int | None = None
         self._has_raised = False
         self._observers: dict[str, Any] = {}
-        self._groups = Boxes(lambda *told: self._hooks.stream().emit(*told))
+        file = self.journal.path.with_suffix(GROUPS_SUFFIX)
+        self._groups = Groups(lambda *told: self._hooks.stream().emit(*told), file)
         self._recording = recorded_calls(self.whereabouts.box, self._groups)
 
     def run(self) -> int:
@@ -59,6 +61,7 @@ class WatchWork(RankWork):
         self._hooks = Hooks(self._begin_stream, self.watch.steps, self._enough)
         self._hooks.install()
         self._recording.__enter__()
+        self._groups.install()
         self.whereabouts.groups = self._groups
         self.whereabouts.standstill = Standstill(on_gpu=False)  # which device it uses will be seen
         self.whereabouts.seen_so_far = self._seen_so_far
@@ -157,6 +160,7 @@ class WatchWork(RankWork):
         """Tell what the observers saw, hear the verdict, and end what is beside the script."""
         stream = self._hooks.stream()
         self._hooks.close()
+        self._groups.close()
         self._recording.__exit__(None, None, None)
         self.whereabouts.leave()
         if self.whereabouts.spared is not None:  # its part of the report is written

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ddpcheck.engine.blackbox import BlackBox
 from ddpcheck.engine.entries import Crashed, Entry
-from ddpcheck.engine.groups import Boxes
+from ddpcheck.engine.groups import Groups
 from ddpcheck.engine.stacks import answer_in, answer_no_more, stack_of, waiting_call
 from ddpcheck.engine.standstill import Standstill
 from ddpcheck.measures.moments import Moments
@@ -40,7 +40,7 @@ class Whereabouts:
         self.crash: Crashed | None = None
         self.spared: int | None = None  # the exit code of a verdict after which its script goes on
         self.box = BlackBox(None)
-        self.groups: Boxes | None = None  # of a watched script
+        self.groups: Groups | None = None  # of a watched script
         self.standstill: Standstill | None = None
         self._stood_s = 0.0
         self.seen_so_far: Callable[[], list[Entry]] | None = None

@@ -10,6 +10,8 @@ from ddpcheck.measures.testimony import MAKING, Call, GroupCalls, State, Testimo
 from ddpcheck.measures.words import spans
 
 WORLD = ""
+# How a rank is seen to wait for what another one sends: in recv itself, or by a handle.
+RECEIVING = ("recv", "irecv", "wait")
 
 
 class Wait(NamedTuple):
@@ -24,10 +26,13 @@ def waits_of(told: Mapping[int, Testimony]) -> dict[int, Wait]:
     """Return what each rank waits in for other members of a group, as far as it is known."""
     found: dict[int, Wait] = {}
     for rank, each in told.items():
-        for group in (_world(each, told), *each.groups):
+        # What the script called tells more than what torch makes of it: it comes last.
+        for group in (*_sorted(each.groups), _world(each, told)):
             call = next((call for call in group.calls if not call.done), None)
+            if group.is_between:
+                call = _unsent(rank, told, group)
             if call is not None and group.name != MAKING:
-                others = [other for other in group.ranks if other != rank]
+                others = [other for other in _members(group, told) if other != rank]
                 absent = [
                     r for r in others if r not in told or _reach(told[r], group) < call.number
                 ]
@@ -35,30 +40,58 @@ def waits_of(told: Mapping[int, Testimony]) -> dict[int, Wait]:
     return found
 
 
+def _sorted(groups: Collection[GroupCalls]) -> list[GroupCalls]:
+    return sorted(groups, key=lambda each: (each.is_of_script, not each.is_between))
+
+
+def _unsent(rank: int, told: Mapping[int, Testimony], group: GroupCalls) -> Call | None:
+    """Return the first transfer that a rank waits to receive and that has not been sent."""
+    sender = group.ranks[0] if group.ranks else rank
+    if sender == rank or not told[rank].waits.startswith(RECEIVING):
+        return None
+    sent = _reach(told[sender], group) if sender in told else 0
+    return next((call for call in group.calls if call.number > sent), None)
+
+
+def _members(group: GroupCalls, told: Mapping[int, Testimony]) -> tuple[int, ...]:
+    """Return the ranks of a group, which whoever left nothing but a file could not tell."""
+    known = (e.ranks for t in told.values() for e in t.groups if e.name == group.name and e.ranks)
+    return group.ranks or next(known, ())
+
+
 def unlike_in_group(told: Mapping[int, Testimony]) -> dict[int, Deviation]:
-    """Return those whose call on a group is not what most of its members made, as ``deviants``."""
+    """Return those whose call on a group is not what most of its members made, as ``deviants``.
+
+    The script's own calls are asked first: they tell more than what torch makes of them.
+    """
+    groups = {each.name: each for own in told.values() for each in _sorted(own.groups)}
     all_ended = all(each.state is State.ENDED for each in told.values())
-    for name, ranks in sorted({(g.name, g.ranks) for t in told.values() for g in t.groups}):
-        own = {
-            r: g for r, t in told.items() for g in t.groups if (g.name, g.ranks) == (name, ranks)
-        }
-        if name == MAKING or len(own) == 1:
+    for group in reversed(_sorted(groups.values())):
+        own = {r: g for r, t in told.items() for g in t.groups if g.name == group.name}
+        if group.name == MAKING or group.is_between or len(own) == 1:
             continue
         odd = deviants({rank: each.calls for rank, each in own.items()})
-        if not odd and all_ended and len({_count(each) for each in own.values()}) == 1:
-            odd = other_digest({rank: each.digest for rank, each in own.items()})
+        if not odd and all_ended and group.is_of_script:
+            odd = _other_digest(own)
         if odd:
-            where = f", in the group of rank {spans(ranks)}"
+            where = f", in the group of rank {spans(_members(group, told))}"
             return {
                 rank: Deviation(each.reason + where, each.is_sure) for rank, each in odd.items()
             }
     return {}
 
 
+def _other_digest(own: Mapping[int, GroupCalls]) -> dict[int, Deviation]:
+    counts = {each.calls[-1].number if each.calls else 0 for each in own.values()}
+    if len(counts) > 1:
+        return {}
+    return other_digest({rank: each.digest for rank, each in own.items()})
+
+
 def is_under_way(told: Mapping[int, Testimony]) -> bool:
     """Return whether a group of a script's own is in a call that all its members have entered."""
     waits = waits_of(told).values()
-    return any(each.group.name != WORLD and not each.absent for each in waits)
+    return any(each.group.is_of_script and each.group.name and not each.absent for each in waits)
 
 
 def in_vain(told: Mapping[int, Testimony]) -> dict[int, str]:
@@ -105,10 +138,6 @@ def _reached(rank: int, awaited: Mapping[int, Collection[int]]) -> set[int]:
     return found
 
 
-def _count(own: GroupCalls) -> int:
-    return own.calls[-1].number if own.calls else 0
-
-
 def _world(own: Testimony, told: Mapping[int, Testimony]) -> GroupCalls:
     return GroupCalls(WORLD, tuple(sorted(told)), own.calls)
 
@@ -123,6 +152,9 @@ def _calls_on(own: Testimony, name: str) -> tuple[Call, ...]:
 
 
 def _waiting(wait: Wait) -> str:
+    if wait.group.is_between:
+        sender = wait.absent[0]
+        return f"waits for its transfer {wait.call.number} from rank {sender}, which was not sent"
     return f"waits in {_shown(wait)}, which rank {spans(wait.absent)} has not entered"
 
 
@@ -132,6 +164,8 @@ def _missing(rank: int, waits: Mapping[int, Wait]) -> str:
 
 
 def _shown(wait: Wait) -> str:
+    if wait.group.is_between:
+        return wait.call.what
     place = f" at {wait.call.site}" if wait.call.site else ""
     return f"{wait.call.what}{place} of rank {spans(wait.group.ranks)}"
 

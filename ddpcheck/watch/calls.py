@@ -45,8 +45,8 @@ class Recorder(Protocol):
 class Groups(Protocol):
     """Where calls on other groups than the world are noted. None of it raises."""
 
-    def recorder_of(self, group: dist.ProcessGroup) -> Recorder | None:
-        """Return where calls on this group are noted, None where they are not."""
+    def recorder_of(self, group: Any, *, by_torch: bool) -> Recorder | None:
+        """Return where calls on this group are noted, the world's with None; None for nowhere."""
 
     def recorder_of_making(self) -> Recorder:
         """Return where the making of groups is noted."""
@@ -101,9 +101,9 @@ def _choice(
             groups.begins(name, group)
             if named.get("async_op") and not is_torchs and _is_dropped(frame, arguments, named):
                 groups.dropped(described(name, arguments, named))
-        if is_torchs or group is None:
-            return None if is_torchs else recorder
-        return groups.recorder_of(group) if groups is not None else None
+        if group is None and not is_torchs:
+            return recorder
+        return groups.recorder_of(group, by_torch=is_torchs) if groups is not None else None
 
     return chosen
 

@@ -3,7 +3,15 @@
 import pytest
 
 from ddpcheck.measures.inquest import CULPRITS, Kind, inquest, is_deadlock
-from ddpcheck.measures.testimony import MAKING, Call, GroupCalls, State, Testimony
+from ddpcheck.measures.testimony import (
+    BY_TORCH,
+    MAKING,
+    Call,
+    GroupCalls,
+    State,
+    Testimony,
+    between,
+)
 
 SITE = "app/train.py:41"
 REDUCE = "all_reduce SUM float32[8]"
@@ -113,6 +121,38 @@ def test_a_group_that_one_rank_alone_has_made_is_named() -> None:
     }
     assert named(told) == dict.fromkeys((0, 1), Kind.OTHER_CALL)
     assert f"it called new_group [0, 1] at {SITE}, which rank 1 has not" in inquest(told)[0].reason
+
+
+def sent(sender: int, receiver: int, count: int) -> GroupCalls:
+    """Return what one side has of the transfers between two ranks."""
+    made = calls(*["a transfer"] * count)
+    return group(between(sender, receiver), sender, receiver, made=made)
+
+
+def test_a_receive_without_a_sender_and_where_that_one_is_instead() -> None:
+    told = {
+        0: rank(sent(0, 1, 2), world=calls(REDUCE, waits=True)),
+        1: rank(sent(0, 1, 3), where="wait"),
+    }
+    assert named(told) == dict.fromkeys((0, 1), Kind.OTHER_CALL)
+    assert "transfer 3 from rank 0, which was not sent" in inquest(told)[1].reason
+
+
+def test_ranks_that_all_receive_are_stalled() -> None:
+    told = {0: rank(sent(1, 0, 1), where="recv"), 1: rank(sent(0, 1, 1), where="recv")}
+    assert set(named(told).values()) == {Kind.STALLED}
+
+
+def test_what_torch_called_for_a_script_is_told_of_one_that_died() -> None:
+    """Gloo aborts the process whose peer sends another size; its calls are on file."""
+    torchs = f"0{BY_TORCH}"
+    died = GroupCalls(torchs, (), calls(REDUCE, "all_gather_into_tensor float32[9]", waits=True))
+    told = {
+        0: Testimony(state=State.GONE, ended_by="SIGABRT", order=1, groups=(died,)),
+        1: rank(group(torchs, 0, 1, made=calls(REDUCE, REDUCE, waits=True))),
+    }
+    assert set(named(told)) == {0, 1}
+    assert "in the group of rank 0-1" in inquest(told)[0].reason
 
 
 @pytest.mark.parametrize(

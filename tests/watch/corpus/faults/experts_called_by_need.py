@@ -1,7 +1,7 @@
 """Mixture of experts under FSDP2, one unit an expert: hangs within the first steps."""
 # finding: ranks/other-collective
 # severity: error
-# ranks: any
+# ranks: 0, 1
 # steps: 20
 
 import torch

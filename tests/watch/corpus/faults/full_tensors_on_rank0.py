@@ -1,7 +1,8 @@
 """FSDP2 run that stops at the first checkpoint."""
 # finding: ranks/other-collective
 # severity: error
-# ranks: any
+# ranks: 0, 1
+# line: state = {name: value.full_tensor().cpu() for name, value in model.state_dict().items()}
 # steps: 20
 
 import tempfile

@@ -1,7 +1,7 @@
 """Domain decomposition: halos by batch_isend_irecv; waits for ever in the first step."""
-# finding: ranks/stalled
+# finding: ranks/other-collective
 # severity: error
-# ranks: any
+# ranks: 0, 1
 # steps: 0
 
 import torch

@@ -2,6 +2,7 @@
 # finding: ranks/other-collective
 # severity: error
 # ranks: 2, 3
+# line: dist.all_reduce(shown, group=places.row_group)
 # processes: 4
 # steps: 0
 

@@ -2,6 +2,7 @@
 # finding: ranks/other-collective
 # severity: error
 # ranks: 0, 1
+# line: dist.all_gather(parts, scores)
 # steps: 0
 
 import torch

@@ -2,6 +2,7 @@
 # finding: ranks/other-collective
 # severity: error
 # ranks: 1, 3
+# line: dist.all_reduce(flat, group=columns[column])
 # processes: 4
 # steps: 0
 
