@@ -3,12 +3,12 @@
 Why it matters
     In a tensor-parallel group matrices are split, and the rest is there on every rank: norms, the
     biases of sums, position tables. What works on a part of the sequence gets a part of its
-    gradient. Unless that is summed over the group, each rank goes on with a norm of its own: no
-    error, a loss that stays too high, and a checkpoint with one rank's copy.
+    gradient. Unless that is summed, each rank goes on with a norm of its own: no error, a loss that
+    stays too high, and a checkpoint with one rank's copy.
 
 What to do
     Sum the gradients of such parameters over the group before the optimizer's step, or let DTensor
-    do it: SequenceParallel() for norms, to_local(grad_placements=[Partial()]) in modules of your own.
+    do it: SequenceParallel(), or to_local(grad_placements=[Partial()]) in modules of your own.
 """
 
 from __future__ import annotations
@@ -109,8 +109,7 @@ class Observer:
 
         if self._module is None:
             return {}
-        together = self._joint or ranks_of_meshes(self._module)
-        plain = bool(together) and not self._is_sharded
+        plain = bool(self._joint or ranks_of_meshes(self._module)) and not self._is_sharded
         return sketched_by_holders(self._module, pick, with_plain=plain)
 
 
@@ -133,14 +132,13 @@ def _finding(
     facts: Mapping[int, Facts], drifts: Mapping[Ranks, Drift], severity: Severity
 ) -> Finding:
     group, (difference, step) = next(iter(drifts.items()))
-    own = facts[group[0]]
-    name = own.names.get(difference.name, difference.name)
+    name = facts[group[0]].names.get(difference.name, difference.name)
     declared = severity is Severity.ERROR
     what = "it differs" if step is None else f"its gradient of step {step} differs"
     more = f"; so it is in {len(drifts) - 1} more groups" if len(drifts) > 1 else ""
     return Finding(
         title=f"parameter {name} drifts apart on ranks that hold copies of it",
-        message=f"{name} is not the same on ranks {spans(group)} after {own.steps} steps, though "
+        message=f"{name} is not the same on ranks {spans(group)} after {facts[group[0]].steps} steps, though "
         f"{'its DTensor says so' if declared else 'it was at first'}: {what} by "
         f"{difference.relative:.1e} of its size, the first of {difference.differing}{more}",
         fix="sum its gradient over these ranks before the optimizer's step: SequenceParallel(), "

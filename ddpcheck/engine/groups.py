@@ -93,7 +93,8 @@ class Groups:
 
     def recorder_of_making(self) -> Record:
         """Return the record of the calls that make groups."""
-        return self._record(MAKING, tuple(range(dist.get_world_size())))
+        world_size = dist.get_world_size() if dist.is_initialized() else 0
+        return self._record(MAKING, tuple(range(world_size)))
 
     def begins(self, name: str, group: Any) -> None:
         """Look whether a backward pass makes this call."""

@@ -6,7 +6,7 @@ import dis
 import functools
 import sys
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, Protocol
@@ -99,8 +99,9 @@ def _choice(
             return None
         if groups is not None:
             groups.begins(name, group)
-            if named.get("async_op") and not is_torchs and _is_dropped(frame, arguments, named):
-                groups.dropped(described(name, arguments, named))
+            with suppress(Exception):  # whatever a script may pass there
+                if not is_torchs and _is_dropped(frame, arguments, named):
+                    groups.dropped(described(name, arguments, named))
         if group is None and not is_torchs:
             return recorder
         return groups.recorder_of(group, by_torch=is_torchs) if groups is not None else None
@@ -160,6 +161,8 @@ def _is_dropped(frame: FrameType, arguments: tuple[Any, ...], named: dict[str, A
 
     Whoever works on a GPU may wait for the whole device instead.
     """
+    if not named.get("async_op"):
+        return False
     tensors = [e for e in (*arguments, *named.values()) if isinstance(e, torch.Tensor)]
     on_cpu = bool(tensors) and all(each.device.type == "cpu" for each in tensors)
     return on_cpu and _next_opname(frame.f_code, frame.f_lasti) == "POP_TOP"

@@ -1,5 +1,5 @@
 """Sequence parallel after the Megatron paper: loss goes down at first, then stays near 2."""
-# finding: gradients/replicas-differ
+# finding: sharding/replicated-parameter-drifts
 # severity: warning
 # ranks: any
 # steps: 6

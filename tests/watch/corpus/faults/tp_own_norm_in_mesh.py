@@ -1,5 +1,5 @@
 """Own RMSNorm in a tensor-parallel model; a checkpoint evaluates worse than the training said."""
-# finding: gradients/replicas-differ
+# finding: sharding/replicated-parameter-drifts
 # severity: error
 # ranks: any
 # steps: 6
