@@ -16,10 +16,14 @@ from pathlib import Path
 import msgspec
 
 from ddpcheck import jsontext
-from ddpcheck.measures.testimony import Call
+from ddpcheck.measures.testimony import Call, GroupCalls
 
 SLOT_BYTES = 256
 CALL_SLOTS = 256
+# A file beside it has the calls on groups of a watched script: each is told with the group's name
+# and its number there.
+GROUPS_SUFFIX = ".groups"
+MARK = "\t"
 SIZE_BYTES = SLOT_BYTES * (1 + CALL_SLOTS)
 
 
@@ -95,6 +99,16 @@ def read_box(path: Path) -> Flight:
         return Flight(jsontext.decode(slots[0], str), tuple(calls))
     except msgspec.DecodeError:
         return Flight("", tuple(calls))
+
+
+def groups_on_file(box: Path | None) -> tuple[GroupCalls, ...]:
+    """Return the last calls on groups that stand beside a rank's black box."""
+    found: dict[str, list[Call]] = {}
+    for each in read_box(box.with_suffix(GROUPS_SUFFIX)).calls if box else ():
+        name, number, what = each.what.split(MARK, 2) if each.what.count(MARK) > 1 else ("",) * 3
+        if number.isdigit():
+            found.setdefault(name, []).append(Call(int(number), what, each.site, each.done))
+    return tuple(GroupCalls(name, (), tuple(calls)) for name, calls in found.items())
 
 
 def _calls(slots: list[bytes]) -> Iterator[Call]:

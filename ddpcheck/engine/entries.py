@@ -73,13 +73,15 @@ class Ended(msgspec.Struct, frozen=True, tag="ended"):
     """The rank came to the end of a stage.
 
     ``unkept``: why its rank file is not whole; ``calls``: a digest of its collectives so far;
-    ``midway``: it told in the middle of its script, which then will stop or continue.
+    ``midway``: it told in the middle of its script, which then will stop or continue; ``groups``:
+    how many collectives it called on each group of its script's, and their digest.
     """
 
     stage: str
     unkept: str = ""
     calls: str = ""
     midway: str = ""
+    groups: Mapping[str, str] = {}
 
 
 class Testified(msgspec.Struct, frozen=True, tag="testified"):

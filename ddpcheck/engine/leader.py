@@ -306,7 +306,17 @@ def _called_differently(told: Mapping[int, Sequence[Entry]]) -> bool:
     ended = [each for entries in told.values() for each in entries if isinstance(each, Ended)]
     raised = any(isinstance(each, Crashed) for entries in told.values() for each in entries)
     # Who raised has left out the rest, as it must.
-    return len({each.calls for each in ended}) > 1 and not raised
+    return (len({each.calls for each in ended}) > 1 or _differ_in_a_group(ended)) and not raised
+
+
+def _differ_in_a_group(ended: Sequence[Ended]) -> bool:
+    """Return whether members of a group called equally many collectives on it, but others."""
+    seen: dict[tuple[str, str], set[str]] = {}
+    for each in ended:
+        for name, told in each.groups.items():
+            count, _, digest = told.partition(" ")
+            seen.setdefault((name, count), set()).add(digest)
+    return any(len(digests) > 1 for digests in seen.values())
 
 
 def _listed(ranks: Iterable[int]) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ddpcheck.engine.blackbox import Flight, read_box
+from ddpcheck.engine.blackbox import Flight, groups_on_file, read_box
 from ddpcheck.engine.entries import Crashed, Ended, Entry, presence_in
 from ddpcheck.engine.judging import Judgement
 from ddpcheck.engine.stacks import shown_waiting_call
@@ -93,6 +93,7 @@ def testimony_on_files(
         stack=shown,
         waits_in=shown_waiting_call(shown) if shown else pending,
         calls=flight.calls,
+        groups=groups_on_file(box),
     )
 
 

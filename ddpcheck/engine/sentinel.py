@@ -182,7 +182,7 @@ class Sentinel:
         standstill = self._where.standstill
         if standstill is None or not self._where.busy or self._asked_at:
             return
-        standstill.look(self._where.box.count)
+        standstill.look(self._where.calls)
         if standstill.stands == self._stands:
             return
         self._stands = standstill.stands

@@ -7,6 +7,8 @@ import threading
 import time
 from types import FrameType
 
+import torch.distributed as dist
+
 from ddpcheck.engine.stacks import waiting_call
 from ddpcheck.watch import flight
 
@@ -57,6 +59,8 @@ class Standstill:
                 self._noted = pending
                 return False
             return still_s >= STILL_S and pending >= 0 and pending == self._noted
+        if not dist.is_initialized():
+            return False  # joining may take long, and says by itself when it takes too long
         busy = (time.process_time() - self._cpu_s) / still_s
         return still_s >= STILL_S and busy < BUSY_SHARE and bool(waiting_call(frame))
 

@@ -12,9 +12,11 @@ from threading import Thread
 from typing import Any
 
 from ddpcheck.check import Stage
+from ddpcheck.engine.blackbox import GROUPS_SUFFIX
 from ddpcheck.engine.channel import Decision, End
 from ddpcheck.engine.entries import Ended, Entry, Skipped
 from ddpcheck.engine.group import abort_group
+from ddpcheck.engine.groups import Groups
 from ddpcheck.engine.plan import UNBOUNDED_S
 from ddpcheck.engine.probing import RAISED_BY_CODE, crash_of, outcome
 from ddpcheck.engine.standstill import Standstill
@@ -31,6 +33,7 @@ from ddpcheck.watch.stream import EventStream
 SCRIPT = f"{Stage.WATCH.value}/script"
 # What the observers saw is read within this time, or waits for the device.
 READ_S = 2.0
+NOTHING_YET = "the script stood still before it trained anything"
 BEHIND = "the device has not come to its numbers: it waits in a collective before them"
 
 
@@ -47,8 +50,13 @@ class WatchWork(RankWork):
         self._has_raised = False
         self._observers: dict[str, Any] = {}
         self._hooks = Hooks(self._begin_stream, self.watch.steps, self._enough)
+        file = self.journal.path.with_suffix(GROUPS_SUFFIX)
+        self._groups = Groups(lambda *told: self._hooks.stream().emit(*told), file)
         self._recording = recorded_calls(
-            self.whereabouts.box, begins=self._hooks.called, returned=self._hooks.meetings.told
+            self.whereabouts.box,
+            self._groups,
+            begins=self._hooks.called,
+            returned=self._hooks.meetings.told,
         )
 
     def run(self) -> int:
@@ -58,6 +66,9 @@ class WatchWork(RankWork):
         os.environ.setdefault("TORCHELASTIC_RESTART_COUNT", "0")  # torch 2.4 reads it then
         self._hooks.install()
         self._recording.__enter__()
+        self._groups.install()
+        self.whereabouts.groups = self._groups
+        self.whereabouts.standstill = Standstill(on_gpu=False)  # which device it uses will be seen
         self.whereabouts.seen_so_far = self._seen_so_far
         self.whereabouts.moments_since = self._moments_since
         self.whereabouts.enter(SCRIPT, UNBOUNDED_S)
@@ -121,6 +132,8 @@ class WatchWork(RankWork):
         What lies on a GPU behind the collective that it waits in cannot be read.
         """
         (step,) = self.steps
+        if not self._observers:
+            return [Skipped(check.id, NOTHING_YET) for check in step.observers]
         told: dict[str, Entry] = {check.id: Skipped(check.id, BEHIND) for check in step.observers}
         readers = [Thread(target=self._read, args=(told, name), daemon=True) for name in told]
         for each in readers:
@@ -152,6 +165,7 @@ class WatchWork(RankWork):
         """Tell what the observers saw, hear the verdict, and end what is beside the script."""
         stream = self._hooks.stream()
         self._hooks.close()
+        self._groups.close()
         self._recording.__exit__(None, None, None)
         self.whereabouts.leave()
         if self.whereabouts.spared is not None:  # its part of the report is written
@@ -166,7 +180,8 @@ class WatchWork(RankWork):
                 self._measure(check, facts_or_raise(self._observers[check.id].facts, raised))
             )
         midway = "" if at_end else self.watch.then
-        last = Ended(step.stage.value, self.journal.broken, self.whereabouts.box.digest, midway)
+        called = (self.whereabouts.box.digest, midway, self._groups.digests())
+        last = Ended(step.stage.value, self.journal.broken, *called)
         self.channel.tell(f"{step.stage.value}/{self.seat}", [*told, last])
         self.journal.write([last])
         if at_end:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ddpcheck.engine.blackbox import BlackBox
 from ddpcheck.engine.entries import Crashed, Entry
+from ddpcheck.engine.groups import Groups
 from ddpcheck.engine.stacks import answer_in, answer_no_more, stack_of, waiting_call
 from ddpcheck.engine.standstill import Standstill
 from ddpcheck.measures.moments import Moments
@@ -39,6 +40,7 @@ class Whereabouts:
         self.crash: Crashed | None = None
         self.spared: int | None = None  # the exit code of a verdict after which its script goes on
         self.box = BlackBox(None)
+        self.groups: Groups | None = None  # of a watched script
         self.standstill: Standstill | None = None
         self._stood_s = 0.0
         self.seen_so_far: Callable[[], list[Entry]] | None = None
@@ -122,9 +124,15 @@ class Whereabouts:
         answer_no_more()
         os.eventfd_write(self._retired, 1)
 
+    @property
+    def calls(self) -> int:
+        """Return how many collectives were called, on any group."""
+        return self.box.count + (self.groups.count if self.groups else 0)
+
     def testimony(self, interrupted_by: str = "") -> Testimony:
         """Return what there is to say of this rank right now."""
         recorded = flight.recorded_calls()
+        groups = self.groups.told() if self.groups else ()
         if self.crash is not None:
             return Testimony(
                 state=State.RAISED,
@@ -135,6 +143,7 @@ class Whereabouts:
                 calls=self.box.flight.calls,
                 recorded=recorded,
                 sequence=flight.sequence_number(),
+                groups=groups,
             )
         frame = sys._current_frames().get(self._main or 0)
         pending = next((call.what for call in recorded if not call.done), "")
@@ -152,6 +161,7 @@ class Whereabouts:
             recorded=recorded,
             sequence=flight.sequence_number(),
             digest=self.box.digest,
+            groups=groups,
         )
 
     def _end_after(self, seconds: float) -> None:

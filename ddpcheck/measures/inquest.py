@@ -5,9 +5,10 @@ The first of these questions that has an answer decides:
 1. Who came to another collective, or brought another shape or dtype, than most did?
 2. Who went by its own doing: raised, died, was stopped, fell silent?
 3. Who overran its deadline outside of any collective?
-4. Who has not entered the collective in which others wait, or entered one that no other did?
-5. Who fell silent inside of a collective, as one that waits on a very busy machine may?
-6. Who aborted first, or lost its peers, while the others wait?
+4. Whom do others wait for in a group of the script's, who has ended or waits for them elsewhere?
+5. Who has not entered the collective in which others wait, or entered one that no other did?
+6. Who fell silent inside of a collective, as one that waits on a very busy machine may?
+7. Who aborted first, or lost its peers, while the others wait?
 
 Everybody else who did not come through has waited for these. An innocent rank that is named costs
 as much as a culprit that is not: where nothing tells two apart, both or all are named alike.
@@ -22,6 +23,7 @@ from typing import NamedTuple
 
 from ddpcheck.measures.deviation import deviants, other_count, other_digest, other_place
 from ddpcheck.measures.testimony import State, Testimony
+from ddpcheck.measures.waiting import RECEIVING, in_vain, is_under_way, unlike_in_group
 
 # What launchers, schedulers and users send to end a job.
 ASKED = ("SIGTERM", "SIGINT", "SIGHUP")
@@ -68,8 +70,10 @@ def is_deadlock(told: Mapping[int, Testimony]) -> bool:
     """Return whether ranks that all wait can never go on.
 
     Those that wait in one collective may be carrying it out, over a slow network; but not where
-    all send, or all receive.
+    all send, or all receive. Others may wait for these.
     """
+    if is_under_way(told):
+        return bool(_other_call(told))
     waits = {each.waits.partition(" ")[0] for each in told.values()}
     one_sided = any(waits <= side for side in ({"send"}, {"recv", "irecv"}))
     return one_sided or any(question(told) for question in QUESTIONS)
@@ -77,7 +81,7 @@ def is_deadlock(told: Mapping[int, Testimony]) -> bool:
 
 def _of_those_together(told: Mapping[int, Testimony]) -> dict[int, Ruling]:
     rulings = {rank: Ruling(Kind.THROUGH, "") for rank in told}
-    if all(each.state is State.ENDED and not each.calls for each in told.values()):
+    if all(t.state is State.ENDED and not (t.calls or t.groups) for t in told.values()):
         return rulings
     culprits: dict[int, Ruling] = {}
     for question in QUESTIONS:
@@ -93,6 +97,7 @@ def _other_call(told: Mapping[int, Testimony]) -> dict[int, Ruling]:
     odd = deviants(called) or deviants(recorded)
     if not odd and all(each.state is State.ENDED for each in told.values()):
         odd = other_count(called) or other_digest({r: t.digest for r, t in told.items()})
+    odd = odd or unlike_in_group(told)
     return {rank: Ruling(Kind.OTHER_CALL, each.reason, each.is_sure) for rank, each in odd.items()}
 
 
@@ -158,6 +163,18 @@ def _outside(told: Mapping[int, Testimony]) -> dict[int, Ruling]:
     return {
         rank: Ruling(Kind.STALLED, f"overran its deadline in {each.check}")
         for rank, each in late.items()
+    }
+
+
+def _in_groups(told: Mapping[int, Testimony]) -> dict[int, Ruling]:
+    """Return those that others wait for in vain in a group that a script has made."""
+    vain = in_vain(told)
+    kind = Kind.STALLED if all(told[rank].waits in RECEIVING for rank in vain) else Kind.OTHER_CALL
+    return {
+        rank: Ruling(Kind.ABSENT_FROM_CALL, reason)
+        if told[rank].state is State.ENDED
+        else Ruling(kind, reason, is_sure=False)
+        for rank, reason in vain.items()
     }
 
 
@@ -274,4 +291,7 @@ def _without_culprit(each: Testimony, asked: str) -> Ruling:
     return Ruling(Kind.LOST, f"{_end_of(each)}{where}")
 
 
-QUESTIONS = (_other_call, _own_doing, _outside, _behind, _not_there, _silent_inside, _gave_up)
+QUESTIONS = (
+    *(_other_call, _own_doing, _outside, _in_groups, _behind, _not_there, _silent_inside),
+    _gave_up,
+)

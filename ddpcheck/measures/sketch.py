@@ -82,18 +82,31 @@ class Difference(msgspec.Struct, frozen=True):
     differing: int
 
 
-def first_difference(sketches: Mapping[int, Mapping[str, Sketch]]) -> Difference | None:
-    """Return the first tensor, in model order, whose bits are not the same on all ranks."""
+def first_difference(
+    sketches: Mapping[int, Mapping[str, Sketch]], beyond: float = 0.0
+) -> Difference | None:
+    """Return the first tensor, in model order, whose bits are not the same on all ranks.
+
+    ``beyond`` leaves out those that are no further apart than that.
+    """
     names = list(dict.fromkeys(name for own in sketches.values() for name in own))
     unlike = [name for name in names if len(set(_digests(sketches, name).values())) > 1]
+    if beyond:
+        unlike = [name for name in unlike if _apart(sketches, name) > beyond]
     if not unlike:
         return None
     name = unlike[0]
     odd = minority(_digests(sketches, name))
+    return Difference(name, odd, _apart(sketches, name), len(unlike))
+
+
+def _apart(sketches: Mapping[int, Mapping[str, Sketch]], name: str) -> float:
+    """Return how far the others are from what is usual, at most; 2 where a rank lacks it."""
+    odd = minority(_digests(sketches, name))
     held = {rank: own[name] for rank, own in sketches.items() if name in own}
     usual = held[next((rank for rank in sorted(held) if rank not in odd), min(held))]
     apart = max(relative_difference(usual, each) for each in held.values())
-    return Difference(name, odd, apart if len(held) == len(sketches) else 2.0, len(unlike))
+    return apart if len(held) == len(sketches) else 2.0
 
 
 def _digests(sketches: Mapping[int, Mapping[str, Sketch]], name: str) -> dict[int, str]:

@@ -32,6 +32,10 @@ VICTIM_WORDS = (
 )
 # The exceptions that torch.distributed raises: other libraries have peers of their own.
 PEER_ERRORS = ("RuntimeError", "Dist")
+# The name under which the making of groups is told, and what ends the name of a group on which
+# torch itself called something, to carry out what a script or FSDP asked for.
+MAKING = "making of groups"
+BY_TORCH = " by torch"
 # Where ranks wait for those that are still in the training.
 MEETING = "rehearsal/meeting-after-the-training"
 
@@ -57,6 +61,39 @@ class Call(msgspec.Struct, frozen=True, array_like=True):
     done: bool = True
 
 
+class GroupCalls(msgspec.Struct, frozen=True, array_like=True):
+    """A rank's last collectives on one group, as Python called them, in a watched script.
+
+    ``name`` is torch's, the same on all members; it may end with BY_TORCH. It is MAKING for the
+    calls that make groups, which all ranks must make alike, and ``between`` two ranks for what is
+    sent and received there. ``ranks`` are empty where only a file was left. ``digest`` stands for
+    all calls, also those before the last.
+    """
+
+    name: str
+    ranks: tuple[int, ...]
+    calls: tuple[Call, ...] = ()
+    digest: str = ""
+
+    @property
+    def is_of_script(self) -> bool:
+        """Return whether they are the script's own collectives, on a group of its own."""
+        return self.name != MAKING and not self.name.endswith(BY_TORCH) and not self.is_between
+
+    @property
+    def is_between(self) -> bool:
+        """Return whether these are transfers from one rank to another."""
+        return self.name.startswith(BETWEEN)
+
+
+BETWEEN = "between "
+
+
+def between(sender: int, receiver: int) -> str:
+    """Return the name under which what goes from one rank to another is told."""
+    return f"{BETWEEN}{sender} {receiver}"
+
+
 class Testimony(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What one rank did last.
 
@@ -66,7 +103,8 @@ class Testimony(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     in this check, where that was most of the time that it had. ``calls`` are the last collectives of the check
     as Python called them, ``recorded`` those of the world group as torch's Flight Recorder
     has them, DDP's own included; ``sequence`` is how many the process group itself has counted.
-    ``digest`` stands for all that Python called. All are empty where nothing went wrong.
+    ``digest`` stands for all that Python called. ``groups`` has the calls on other groups, in a
+    watched script. All are empty where nothing went wrong.
     """
 
     state: State = State.ENDED
@@ -85,6 +123,7 @@ class Testimony(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     recorded: tuple[Call, ...] = ()
     sequence: int = 0
     digest: str = ""
+    groups: tuple[GroupCalls, ...] = ()
 
     @property
     def is_victim(self) -> bool:

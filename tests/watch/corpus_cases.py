@@ -13,7 +13,7 @@ from ddpcheck.finding import Finding, Severity
 CORPUS = Path(__file__).parent / "corpus"
 # What is not found yet says so: the test expects it to fail, and the scoreboard counts it.
 NOT_YET = re.compile(r"^# not yet: (.*)$", re.MULTILINE)
-HEADER = re.compile(r"^# (finding|severity|ranks|line|steps): (.*)$", re.MULTILINE)
+HEADER = re.compile(r"^# (finding|severity|ranks|line|steps|processes): (.*)$", re.MULTILINE)
 CLEAN_STEPS = 12
 
 
@@ -56,6 +56,12 @@ def expected_of(script: Path) -> Expected:
     )
 
 
+def processes_of(script: Path) -> str:
+    """Return how many ranks the script wants: 2 where its header does not say."""
+    told: dict[str, str] = dict(HEADER.findall(script.read_text()))
+    return told.get("processes", "2")
+
+
 def not_yet(script: Path) -> str:
     """Return why the script is not told of as it should be, or ''."""
     said = NOT_YET.search(script.read_text())
@@ -63,9 +69,9 @@ def not_yet(script: Path) -> str:
 
 
 def try_fault(script: Path, folder: Path) -> Seen:
-    """Watch a faulty script on two ranks."""
+    """Watch a faulty script on as many ranks as it wants."""
     expected = expected_of(script)
-    ended = watch(folder / "reports", "--steps", str(expected.steps), str(script))
+    ended = _watched(script, folder, expected.steps)
     told = [each for each in ended.report.findings if each.severity is not Severity.INFO]
     every = ended.report.findings
     mine = [f for f in every if (f.id, f.severity) == (expected.finding, expected.severity)]
@@ -74,9 +80,14 @@ def try_fault(script: Path, folder: Path) -> Seen:
 
 
 def try_clean(script: Path, folder: Path) -> Seen:
-    """Watch a clean script on two ranks."""
-    ended = watch(folder / "reports", "--steps", str(CLEAN_STEPS), str(script))
+    """Watch a clean script on as many ranks as it wants."""
+    ended = _watched(script, folder, CLEAN_STEPS)
     return Seen(ended, None, None, tuple(ended.found()))
+
+
+def _watched(script: Path, folder: Path, steps: int) -> Ended:
+    many = ("--nproc-per-node", processes_of(script))
+    return watch(folder / "reports", "--steps", str(steps), *many, str(script))
 
 
 def _is_there(finding: Finding, expected: Expected) -> bool:

@@ -1,0 +1,77 @@
+"""Which ranks hold the same part of a parameter, as its DTensor says, and what it is called."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import torch
+from torch import nn
+
+from ddpcheck.measures.sketch import Sketch
+from ddpcheck.target.sketch import sketch_all
+
+Ranks = tuple[int, ...]
+Pick = Callable[[torch.Tensor], torch.Tensor | None]
+
+
+def sketched_by_holders(
+    module: nn.Module, pick: Pick, *, with_plain: bool
+) -> dict[Ranks, dict[str, Sketch]]:
+    """Return sketches of parameters, or what is picked of them, by the ranks that hold the same.
+
+    Of a DTensor it is the part that is here. Plain ones are under (), since nobody says.
+    """
+    found: dict[Ranks, list[tuple[str, torch.Tensor | None]]] = {}
+    for name, parameter in module.named_parameters():
+        ranks = holders(parameter) if _has_mesh(parameter) else ()
+        if len(ranks) > 1 or (with_plain and not ranks):
+            found.setdefault(ranks, []).append((name, _local(pick(parameter))))
+    return {ranks: sketch_all(each) for ranks, each in found.items()}
+
+
+def holders(tensor: Any) -> Ranks:
+    """Return the ranks that hold the same part of a DTensor as this one."""
+    mesh = tensor.device_mesh
+    own = mesh.get_coordinate() or [0] * mesh.ndim
+    alike = [placement.is_replicate() for placement in tensor.placements]
+    places = tuple(slice(None) if a else at for a, at in zip(alike, own, strict=True))
+    return tuple(sorted(mesh.mesh[places].reshape(-1).tolist()))
+
+
+def ranks_of_meshes(module: nn.Module) -> list[Ranks]:
+    """Return the ranks of each mesh that DTensors among the parameters are spread over."""
+    spread: list[Any] = [each for each in module.parameters() if _has_mesh(each)]
+    return sorted({tuple(sorted(each.device_mesh.mesh.reshape(-1).tolist())) for each in spread})
+
+
+def names_of(module: nn.Module) -> dict[str, str]:
+    """Return what the script's own models call the parameters of ``module``, as far as is seen."""
+    called = {id(parameter): name for name, parameter in module.named_parameters()}
+    names: dict[str, str] = {}
+    with suppress(Exception):  # whatever a module of the script's may do there: names are a help
+        for root in _roots(module):
+            for name, parameter in root.named_parameters():
+                if id(parameter) in called:
+                    names.setdefault(called[id(parameter)], name)
+    return names
+
+
+def _roots(but: nn.Module) -> list[nn.Module]:
+    # A type cannot lie about itself, as an object that stands for another may.
+    modules = [each for each in gc.get_objects() if issubclass(type(each), nn.Module)]
+    parts = (part for each in modules for part in each.__dict__.get("_modules", {}).values())
+    inner = {id(part) for part in parts}
+    return [each for each in modules if id(each) not in inner and each is not but]
+
+
+def _has_mesh(parameter: torch.Tensor) -> bool:
+    return hasattr(parameter, "placements")
+
+
+def _local(tensor: torch.Tensor | None) -> torch.Tensor | None:
+    """Return the part of a DTensor that is here, or the tensor itself: nothing is sent."""
+    here: torch.Tensor | None = getattr(tensor, "_local_tensor", tensor)
+    return here if here is None or here.numel() else None
