@@ -61,7 +61,7 @@ class End(msgspec.Struct, frozen=True):
     exit_code: int
     condemned: Sequence[int] = ()
     cause: str = ""
-    kept_waiting: Sequence[int] = ()
+    kept_waiting: tuple[int, ...] = ()
     goes_on: bool = False
 
 

@@ -77,7 +77,7 @@ class Leader:
         self._complete = False
         self._judgements: list[Judgement] = []
         self._condemned: list[int] = []
-        self._kept_waiting: list[int] = []
+        self._kept_waiting: tuple[int, ...] = ()
         self._goes_on = False
 
     def start(self) -> None:
@@ -222,7 +222,7 @@ class Leader:
             return {}
         for seat, each in seen.items():
             self._entries[seat] += [*each, Ended(step.stage.value)]
-        self._kept_waiting = self._gathering.members_of(late)
+        self._kept_waiting = tuple(self._gathering.members_of(late))
         self._goes_on = then == "continue"
         return seen
 
