@@ -66,6 +66,7 @@ class Observer:
         self._names: dict[int, str] = {}
         self._is_forward = False
         self._gathers: dict[Key, Gather] = {}
+        self._waiting: dict[Key, tuple[tuple[int, ...], Ancestry]] = {}
         self._followed: dict[Key, tuple[tuple[int, ...], Ancestry]] = {}
 
     def on_built(self, live: Trained) -> None:
@@ -78,8 +79,10 @@ class Observer:
         self._is_forward = True
 
     def on_loss(self, _step: int, _loss: object) -> None:
-        """Note that what is gathered from here on is no part of the loss."""
+        """Note that what is gathered from here on is no part of this loss; what was may be."""
         self._is_forward = False
+        self._followed |= self._waiting
+        self._waiting = {}
 
     def on_gathered(self, tensor: torch.Tensor, location: Location | None) -> None:
         """Follow the tensor's history."""
@@ -87,10 +90,10 @@ class Observer:
 
         if self._live is None or not self._is_forward or not self._live.module.training:
             return
-        number = sum(line == location for line, _ in self._followed)
+        number = sum(line == location for line, _ in (*self._waiting, *self._followed))
         known = self._gathers.setdefault((location, number), Gather(location, number))
         if number < KEPT_COUNT and known.followed < KEPT_COUNT:
-            self._followed[location, number] = (tuple(tensor.shape), Ancestry(tensor))
+            self._waiting[location, number] = (tuple(tensor.shape), Ancestry(tensor))
 
     def on_gradients(self, _step: int) -> None:
         """Look where gradients have come to."""
@@ -100,7 +103,7 @@ class Observer:
             cut = known.cut + (parameter is not None)
             name = self._names.get(parameter or 0, "") or known.parameter
             self._gathers[key] = Gather(*key, known.followed + 1, cut, shape, name)
-        self._followed = {}
+        self._followed, self._waiting = {}, {}  # no backward pass came after what waits
 
     def facts(self) -> Facts:
         """Return what was seen; raises Skip where no script trains through DDP."""
@@ -138,7 +141,7 @@ def _finding(location: Location | None, gathers: Mapping[int, Gather]) -> Findin
         "torch.distributed.nn.functional.all_gather; for a metric, gather features.detach()",
         ranks=tuple(sorted(gathers)),
         severity=Severity.WARNING,
-        confidence=Confidence.HIGH,
+        confidence=Confidence.MEDIUM,
         location=location,
         evidence={"parameter": own.parameter, "shape": list(own.shape)},
     )

@@ -152,6 +152,9 @@ def test_outside_of_the_forward_pass_nothing_is_followed() -> None:
     observer.on_inputs(0, None)
     net.eval()
     observer.on_gathered(z, None)  # an evaluation
+    net.train()
+    observer.on_inputs(0, None)
+    observer.on_gathered(z, None)  # a look at features that no backward pass comes after
     observer.on_gradients(0)
     assert observer.facts().gathers == ()
 
