@@ -46,7 +46,7 @@ class WatchWork(RankWork):
         self._code: int | None = None
         self._has_raised = False
         self._observers: dict[str, Any] = {}
-        self._recording = recorded_calls(self.whereabouts.box)
+        self._recording = recorded_calls(self.whereabouts.box, self._called)
 
     def run(self) -> int:
         """Run the script under the observers; return the verdict's exit code, or the script's."""
@@ -101,6 +101,10 @@ class WatchWork(RankWork):
             self._hooks.raised(error)
             self._has_raised = True
             self._crashed(crash_of(SCRIPT, error))
+
+    def _called(self, name: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
+        """Let the hooks hear of a collective of the script's."""
+        self._hooks.called(name, arguments, named)
 
     def _is_in_group(self) -> bool:
         # What an observer raises is no matter of the script's, nor of its group.

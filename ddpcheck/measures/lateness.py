@@ -4,8 +4,9 @@ All ranks leave a collective together, so the one that waits the least in it cam
 different hosts need not agree for that.
 
 What else runs on a machine slows now the one rank and now the other, by more than the tenth that
-is to be found. So of each stretch of turns only the fastest one counts, and the median over the
-stretches decides. Measured on a virtual machine of two cores whose speeds differ by up to a half for
+is to be found. So of each stretch of turns only its pace counts, and the median over the stretches
+decides. On cores the pace is that of the fastest turn, for all else slows it; on a GPU, whose clock
+goes up and down, that of the middle one. Measured on a virtual machine of two cores whose speeds differ by up to a half for
 a quarter of a second: 20 stretches of 20 turns, some 3 s, tell a tenth from nothing in 200 of 200
 draws; with 8 of them one of eight goes wrong.
 """
@@ -30,11 +31,11 @@ CLEAR_ERRORS, SURE_ERRORS = 2.0, 3.0
 class Turns(msgspec.Struct, frozen=True):
     """What one rank's turns of compute and a collective took, in seconds.
 
-    ``fastest_s``: the fastest compute of each stretch of turns; ``mean_s``: that of all turns;
+    ``pace_s``: the compute of a turn in each stretch of them; ``mean_s``: that of all turns;
     ``wait_s``: what it waited in the collectives of the first turns.
     """
 
-    fastest_s: tuple[float, ...]
+    pace_s: tuple[float, ...]
     mean_s: float
     wait_s: tuple[float, ...]
 
@@ -42,8 +43,8 @@ class Turns(msgspec.Struct, frozen=True):
 class Slower(msgspec.Struct, frozen=True):
     """A rank whose compute takes longer than its peers', by a part of theirs.
 
-    ``low`` and ``high`` bound the middle half of the stretches; ``is_steady``: its fastest turns are
-    slower too, and not only all of them together.
+    ``low`` and ``high`` bound the middle half of the stretches; ``is_steady``: it is slower in most
+    of them, and not only in all turns together.
     """
 
     rank: int
@@ -63,7 +64,7 @@ def slower_ranks(
     """
     found: list[Slower] = []
     for ranks in grouped(kinds).values():
-        excess = log_ratios({rank: turns[rank].fastest_s for rank in ranks})
+        excess = log_ratios({rank: turns[rank].pace_s for rank in ranks})
         whole = log_ratios({rank: (turns[rank].mean_s,) for rank in ranks})
         for rank in excess:
             beyond = median(excess[rank]) - log(1 + steady)
@@ -75,13 +76,13 @@ def slower_ranks(
 
 
 def is_clear(
-    fastest_s: Mapping[int, Sequence[float]], kinds: Mapping[int, str], steady: float
+    pace_s: Mapping[int, Sequence[float]], kinds: Mapping[int, str], steady: float
 ) -> bool:
     """Return whether more stretches would hardly change who is slower by so much."""
     ratios = [
         own
         for ranks in grouped(kinds).values()
-        for own in log_ratios({rank: fastest_s[rank] for rank in ranks}).values()
+        for own in log_ratios({rank: pace_s[rank] for rank in ranks}).values()
     ]
     return all(
         abs(median(own) - log(1 + steady)) > SURE_ERRORS * error_of_median(own) for own in ratios

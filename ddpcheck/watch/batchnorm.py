@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
@@ -17,6 +18,8 @@ from ddpcheck.measures.batchnorm import Layer
 
 # How many channels are compared; more would only make the report longer.
 KEPT_CHANNELS = 16
+# Of a layer's batches the first few are looked at, and every so many of the rest: small kernels add up.
+FIRST_LOOKS, EVERY = 4, 8
 
 
 class Look:
@@ -44,10 +47,15 @@ def _nothing(*_given: Any) -> None:
 
 
 class BatchNormWatch:
-    """Keeps the statistics of the last training batch that each layer of a model saw."""
+    """Keeps the statistics of the latest training batch of each layer that was looked at.
+
+    They stay on the device until ``close``, which alone waits for it.
+    """
 
     def __init__(self, model: nn.Module) -> None:
         self._layers: dict[str, Layer] = {}
+        self._calls: Counter[str] = Counter()
+        self._seen: dict[str, tuple[int, int, torch.Tensor, torch.Tensor]] = {}
         self._hooks: list[RemovableHandle] = []
         for name, module in model.named_modules():
             if isinstance(module, _BatchNorm):
@@ -59,20 +67,30 @@ class BatchNormWatch:
         """Take the hooks off and return the layers in model order."""
         for hook in self._hooks:
             hook.remove()
-        return tuple(self._layers.values())
+        return tuple(self._with_numbers(name) for name in self._layers)
+
+    def _with_numbers(self, name: str) -> Layer:
+        if name not in self._seen:
+            return self._layers[name]
+        samples, values, variances, means = self._seen[name]
+        return msgspec.structs.replace(
+            self._layers[name],
+            samples=samples,
+            values=values,
+            means=_numbers(means),
+            variances=_numbers(variances),
+        )
 
     def _look(self, name: str, module: nn.Module, args: Sequence[Any], kwargs: Any) -> None:
         given = args[0] if args else kwargs.get("input")
         if not module.training or given is None or not len(given):
             return
-        channels = given.detach().transpose(0, 1).flatten(1)[:KEPT_CHANNELS].float()
-        self._layers[name] = msgspec.structs.replace(
-            self._layers[name],
-            samples=len(given),
-            values=channels.shape[1],
-            means=_numbers(channels.mean(dim=1)),
-            variances=_numbers(channels.var(dim=1, correction=0)),
-        )
+        call = self._calls[name]
+        self._calls[name] += 1
+        if call < FIRST_LOOKS or call % EVERY == 0:
+            channels = given.detach().transpose(0, 1)[:KEPT_CHANNELS].flatten(1).float()
+            variances, means = torch.var_mean(channels, dim=1, correction=0)
+            self._seen[name] = len(given), channels.shape[1], variances, means
 
 
 def _described(name: str, module: nn.Module) -> Layer:

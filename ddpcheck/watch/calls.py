@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
@@ -25,6 +25,7 @@ UNEVEN = (
     *("gather_object", "broadcast_object_list", "scatter_object_list"),
 )
 TORCHS_OWN = str(Path(torch.__file__).parent)
+Tell = Callable[[str, tuple[Any, ...], dict[str, Any]], None]
 
 
 class Recorder(Protocol):
@@ -37,12 +38,19 @@ class Recorder(Protocol):
         """Note that it has left this collective."""
 
 
+def _tell_nobody(_name: str, _arguments: tuple[Any, ...], _named: dict[str, Any]) -> None:
+    """Be told of a call where no one wants to know."""
+
+
 @contextmanager
-def recorded_calls(recorder: Recorder) -> Generator[None]:
-    """Note each collective on the world group that is called by torch.distributed's names."""
+def recorded_calls(recorder: Recorder, tell: Tell = _tell_nobody) -> Generator[None]:
+    """Note each collective on the world group that is called by torch.distributed's names.
+
+    ``tell`` hears of those on any group, before they begin; what it raises is left alone.
+    """
     before = {name: getattr(dist, name) for name in (*ALIKE, *UNEVEN) if hasattr(dist, name)}
     for name, function in before.items():
-        _put(name, _noting(name, function, recorder))
+        _put(name, _noting(name, function, recorder, tell))
     try:
         yield
     finally:
@@ -55,12 +63,18 @@ def _put(name: str, function: Any) -> None:
     setattr(distributed_c10d, name, function)
 
 
-def _noting(name: str, function: Callable[..., Any], recorder: Recorder) -> Callable[..., Any]:
+def _noting(
+    name: str, function: Callable[..., Any], recorder: Recorder, tell: Tell
+) -> Callable[..., Any]:
     @functools.wraps(function)
     def noted(*arguments: Any, **named: Any) -> Any:
         frame = sys._getframe(1)
         # What torch calls to carry out another collective is part of that one.
-        if frame.f_code.co_filename.startswith(TORCHS_OWN) or not _is_worlds(arguments, named):
+        if frame.f_code.co_filename.startswith(TORCHS_OWN):
+            return function(*arguments, **named)
+        with suppress(Exception):
+            tell(name, arguments, named)
+        if not _is_worlds(arguments, named):
             return function(*arguments, **named)
         call = recorder.enter_call(described(name, arguments, named), _site(frame))
         try:

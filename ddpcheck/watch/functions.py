@@ -1,4 +1,4 @@
-"""What a script does by functions of torch's that have no hook: saving, loading, splitting, sharding.
+"""What a script does by functions of torch's that have no hook: saving, sharding, averaging, ...
 
 Each is replaced under the names by which scripts find it, and told of after it has returned.
 """
@@ -14,15 +14,30 @@ import torch
 import torch.distributed.fsdp
 import torch.utils.data
 from torch import nn
+from torch._C import _is_tracing
+from torch._C._functorch import is_functorch_wrapped_tensor
 
 from ddpcheck.watch.callsite import users_line
 from ddpcheck.watch.replaced import Around, Replaced
 
 Emit = Callable[..., None]
 
+LOSS_ARGUMENTS = (
+    *("input", "target", "weight", "size_average", "ignore_index", "reduce", "reduction"),
+)
+# Of each gather, the name of what goes into it.
+GATHERED = {
+    "all_gather": "tensor",
+    "all_gather_into_tensor": "input_tensor",
+    "all_gather_single": "input_tensor",
+}
+
 
 class Functions:
-    """Tells ``saved``, ``loaded``, ``scaled``, ``split`` and ``sharded``; see ``stream``."""
+    """Tells ``saved``, ``loaded``, ``scaled``, ``split``, ``sharded``, ``averaged``, ``gathered``.
+
+    See ``stream``.
+    """
 
     def __init__(self, emit: Emit) -> None:
         self._emit = emit
@@ -44,13 +59,16 @@ class Functions:
         yield torch.utils.data, "random_split", self._split
         yield torch.distributed.fsdp, "fully_shard", self._sharded
         yield torch.amp.GradScaler, "step", self._scaled
+        yield torch.nn.functional, "cross_entropy", self._averaged
+        yield torch.nn.functional, "nll_loss", self._averaged
 
     def _telling(self, tell: Callable[..., None]) -> Around:
         def told(original: Around, *arguments: Any, **named: Any) -> Any:
             result = original(*arguments, **named)
-            # What a script may pass there is more than is foreseen here: it must not notice.
-            with suppress(Exception):
-                tell(result, arguments, named)
+            if not torch.compiler.is_compiling():  # what a compiler reads is the original alone
+                # What a script may pass there is more than is foreseen here: it must not notice.
+                with suppress(Exception):
+                    tell(result, arguments, named)
             return result
 
         return told
@@ -77,6 +95,31 @@ class Functions:
     def _sharded(self, _result: Any, arguments: Any, named: Any) -> None:
         module = arguments[0] if arguments else named.get("module")
         self._emit("sharded", module, named.get("mesh"), users_line())
+
+    def _averaged(self, result: Any, arguments: Any, named: Any) -> None:
+        given = dict(zip(LOSS_ARGUMENTS, arguments, strict=False)) | named
+        is_old = given.get("size_average") is not None or given.get("reduce") is not None
+        if is_old or given.get("reduction", "mean") != "mean" or not _is_plain(result):
+            return
+        self._emit(
+            "averaged", result, given["target"], given.get("ignore_index", -100), users_line()
+        )
+
+    def called(self, name: str, arguments: Any, named: Any) -> None:
+        """Hear of a collective that is about to begin, and tell of it if it cuts a gradient."""
+        if name not in GATHERED or not torch.is_grad_enabled():
+            return
+        _, tensor = _first_two(arguments, named, "", GATHERED[name])
+        if _is_plain(tensor) and tensor.grad_fn is not None:
+            self._emit("gathered", tensor, users_line())
+
+
+def _is_plain(tensor: Any) -> bool:
+    """Return whether it is a tensor of its own values that a backward pass may come to."""
+    if type(tensor) is not torch.Tensor or not tensor.requires_grad:
+        return False
+    is_captured = tensor.is_cuda and torch.cuda.is_current_stream_capturing()
+    return not (_is_tracing() or is_functorch_wrapped_tensor(tensor) or is_captured)
 
 
 def _first_two(arguments: Any, named: Any, first: str, second: str) -> tuple[Any, Any]:

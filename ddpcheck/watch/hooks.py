@@ -107,6 +107,10 @@ class Hooks:
             self._stream = self._begin(device or _device_in_use())
         return self._stream
 
+    def called(self, name: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
+        """Hear of a collective that the script calls, before it begins."""
+        self._functions.called(name, arguments, named)
+
     def raised(self, error: BaseException) -> None:
         """Tell what the script raised."""
         self.stream().emit("raise", self.step, error)

@@ -23,6 +23,9 @@ class Replaced:
         def wrapped(*arguments: Any, **named: Any) -> Any:
             return around(original, *arguments, **named)
 
+        # Whoever scripts what calls it (torch.jit) compiles torch's own.
+        vars(wrapped)["__prepare_scriptable__"] = lambda: original
+
         def undo() -> None:
             # What others have replaced in the meantime stays.
             if getattr(owner, name) is wrapped:

@@ -18,6 +18,8 @@ from ddpcheck.target.live import Trained
 # A training of more steps than that is watched to its end without them; so many are read at once.
 KEPT_NORMS = 20_000
 READ_AT_ONCE = 500
+# No norm is negative.
+ON_ITS_WAY = -1.0
 
 
 def group_of(ddp: DistributedDataParallel) -> tuple[int, ...]:
@@ -73,8 +75,8 @@ class Norms:
             return ()
         try:
             for _ in range(min(len(self._unread), READ_AT_ONCE)):
-                norms, arrival = self._unread[0]
-                if arrival is not None and not arrival.query():
+                norms, _ = self._unread[0]
+                if bool((norms == ON_ITS_WAY).any()):
                     break
                 self._unread.popleft()
                 self._digests.append(_digest_of(norms))
@@ -84,10 +86,15 @@ class Norms:
 
 
 def _on_its_way(norms: torch.Tensor) -> tuple[torch.Tensor, torch.cuda.Event | None]:
-    """Return the tensor as it will be in the host's memory, and what tells when it is there."""
+    """Return the tensor as it will be in the host's memory, and what tells when it is there.
+
+    Another thread sees that by the values alone: to ask CUDA may block it, beside a main thread that
+    waits for the device.
+    """
     if not norms.is_cuda:
         return norms, None
-    copied = norms.to("cpu", non_blocking=True)
+    copied = torch.full_like(norms, ON_ITS_WAY, device="cpu", pin_memory=True)
+    copied.copy_(norms, non_blocking=True)
     arrival = torch.cuda.Event()
     arrival.record(torch.cuda.current_stream(norms.device))
     return copied, arrival

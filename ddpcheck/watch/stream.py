@@ -24,6 +24,10 @@ if it has any, are such objects too, and receive each event before it:
     on_split(dataset, parts, location)   random_split made Subsets of a dataset
     on_sharding(module, location)        fully_shard is called on a module, whose parameters are whole
     on_sharded(module, mesh, location)   it has been
+    on_averaged(loss, targets, ignored, location)   a loss is the mean over the targets but those of
+                              the value ``ignored``: by cross_entropy or nll_loss, with a gradient
+    on_gathered(tensor, location)        a tensor that was computed goes into an all_gather, which
+                              cuts its gradient
     on_pickled(operation, value, size_bytes, ranks, location)   a collective of objects pickled a value,
                               for a group of so many ranks; not told of small ones
     on_read(held, asked, location)       of a distributed checkpoint that holds these keys, each with

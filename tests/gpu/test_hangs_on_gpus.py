@@ -25,7 +25,7 @@ def watched(tmp_path: Path, fault: str) -> Ended:
         ("evaluates-on-rank-0", "ranks/other-collective", "broadcast float32[256]"),
         ("skips-on-rank-1", "ranks/other-collective", "in main"),
         ("both-receive", "ranks/stalled", "waits in recv 0<-1"),
-        ("other-order", "ranks/other-collective", "hanging_training.py:31"),
+        ("other-order", "ranks/other-collective", "hanging_training.py:30"),
     ],
 )
 def test_a_standstill_is_told(tmp_path: Path, fault: str, finding: str, words: str) -> None:

@@ -1,0 +1,78 @@
+"""Losses that are means over targets, and how a mean of ranks' means weighs them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import msgspec
+
+# How far a measured dispersion may lie above what is expected, in its standard deviations: 5 are
+# passed by chance in one of 200 trainings at most (two ranks, one moment), far more rarely by more.
+SURE_DEVIATIONS = 5.0
+# What is left out at random, each by itself, makes counts disperse as Poisson's do, by 1, or by
+# less; whole words or short runs of it by somewhat more.
+CHANCE_RATIO = 2.0
+# Words to be guessed come alone, or are a few tokens; an answer, or a padded text, is in one piece.
+SCATTERED_RUN_COUNT = 3
+
+
+class Mean(msgspec.Struct, frozen=True, array_like=True):
+    """One mean that was backpropagated: the ``number``th of a line in a step.
+
+    Of its ``targets`` it is over ``counted``, in so many ``runs``; ``gradient`` came to it.
+    """
+
+    line: int
+    step: int
+    number: int
+    targets: int
+    counted: int
+    runs: int
+    gradient: float
+
+    @property
+    def is_scattered(self) -> bool:
+        """Return whether targets are ignored here and there, not as the rest of a text is."""
+        return self.counted < self.targets and self.counted <= self.runs * SCATTERED_RUN_COUNT
+
+
+def misplaced_share(means: Sequence[Mean]) -> float:
+    """Return how much of the ranks' weight lies elsewhere than in one mean over all, 0 to 1.
+
+    In DDP's average a rank's weight is the gradient that comes to its mean; in one mean over all
+    targets it is its part of them. 0 where there are none, or no finite gradient.
+    """
+    targets = sum(each.counted for each in means)
+    weight = sum(abs(each.gradient) for each in means)
+    if not targets or not 0.0 < weight < math.inf:
+        return 0.0
+    return sum(abs(abs(m.gradient) / weight - m.counted / targets) for m in means) / 2
+
+
+def may_be_chance(counts: Sequence[Sequence[int]]) -> bool:
+    """Return whether the counts, [moments, ranks], differ no more than by chance.
+
+    Neither from one moment to the next, nor in their sums, that is, in favour of some rank.
+    """
+    sums = [sum(own) for own in zip(*counts, strict=True)]
+    return _disperse_by_chance(counts) and _disperse_by_chance([sums])
+
+
+def _disperse_by_chance(counts: Sequence[Sequence[int]]) -> bool:
+    """Judge by the index of dispersion.
+
+    The squares of the distances from each moment's mean, over that mean, are chi-squared where each
+    target is left out at random by itself.
+    """
+    squares = 0.0
+    freedom = 0
+    for own in counts:
+        mean = sum(own) / len(own) if own else 0.0
+        if mean:
+            squares += sum((each - mean) ** 2 for each in own) / mean
+            freedom += len(own) - 1
+    if not freedom:
+        return True
+    limit = max(CHANCE_RATIO, 1.0 + SURE_DEVIATIONS * math.sqrt(2.0 / freedom))
+    return squares / freedom <= limit

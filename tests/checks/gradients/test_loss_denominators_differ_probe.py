@@ -1,0 +1,203 @@
+"""What the observer sees of losses, through the functions that scripts call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from contexts import context_with
+from torch import nn
+from torch.nn import functional
+
+from ddpcheck.check import Skip
+from ddpcheck.checks.gradients.loss_denominators_differ import Facts, Observer
+from ddpcheck.measures.means import Mean
+from ddpcheck.watch import replicas
+from ddpcheck.watch.functions import Functions
+from ddpcheck.watch.stream import EventStream
+
+Loss = Callable[[torch.Tensor], torch.Tensor]
+TARGETS = torch.tensor([0, 2, -100, 1, -100])
+
+
+def both(_ddp: object) -> tuple[int, int]:
+    return 0, 1
+
+
+@contextmanager
+def observed() -> Generator[Observer]:
+    """Yield an observer that hears of what the code within does."""
+    observer = Observer(context_with(watches=True, world_size=2))
+    stream = EventStream({"x": observer})
+    functions = Functions(stream.emit)
+    functions.install()
+    try:
+        yield observer
+    finally:
+        functions.close()
+    assert stream.raised == {}
+
+
+def backpropagating(loss: Loss) -> Callable[[torch.Tensor], None]:
+    """Return a training with this loss."""
+
+    def train(scores: torch.Tensor) -> None:
+        loss(scores).backward()
+
+    return train
+
+
+def seen(monkeypatch: pytest.MonkeyPatch, train: Callable[[torch.Tensor], Any]) -> Facts:
+    """Return what is seen of a training with these scores, [targets, classes]."""
+    monkeypatch.setattr(replicas, "group_of", both)
+    with observed() as observer:
+        live: Any = SimpleNamespace(ddp=object())
+        observer.on_built(live)
+        train(torch.randn(5, 3, requires_grad=True))
+    return observer.facts()
+
+
+def plain(scores: torch.Tensor) -> torch.Tensor:
+    return functional.cross_entropy(scores, TARGETS)
+
+
+def named(scores: torch.Tensor) -> torch.Tensor:
+    return functional.cross_entropy(input=scores, target=TARGETS, reduction="mean")
+
+
+def a_sum(scores: torch.Tensor) -> torch.Tensor:
+    return functional.cross_entropy(scores, TARGETS, reduction="sum") / 3
+
+
+def an_old_sum(scores: torch.Tensor) -> torch.Tensor:
+    return functional.cross_entropy(scores, TARGETS, size_average=False)
+
+
+def by_hand(scores: torch.Tensor) -> torch.Tensor:
+    return functional.cross_entropy(scores, TARGETS, reduction="none").mean()
+
+
+def of_probabilities(scores: torch.Tensor) -> torch.Tensor:
+    return functional.cross_entropy(scores, torch.full((5, 3), 1 / 3))
+
+
+def smoothed(scores: torch.Tensor) -> torch.Tensor:
+    loss = nn.CrossEntropyLoss(label_smoothing=0.1)
+    mean: torch.Tensor = loss(scores, TARGETS)
+    return mean
+
+
+def nll(scores: torch.Tensor) -> torch.Tensor:
+    return functional.nll_loss(scores.log_softmax(1), TARGETS + 0, None, None, -100)
+
+
+def module_of_nll(scores: torch.Tensor) -> torch.Tensor:
+    mean: torch.Tensor = nn.NLLLoss()(scores.log_softmax(1), TARGETS)
+    return mean
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        plain,
+        named,
+        smoothed,
+        nll,
+        module_of_nll,
+    ],
+)
+def test_valid_targets_are_counted(monkeypatch: pytest.MonkeyPatch, loss: Loss) -> None:
+    facts = seen(monkeypatch, backpropagating(loss))
+    assert facts.means == (Mean(0, 0, 0, 5, 3, 2, 1.0),)
+    (line,) = facts.lines
+    assert line is not None
+    assert line.file == __file__
+
+
+def test_the_gradient_tells_how_the_script_weights_a_mean(monkeypatch: pytest.MonkeyPatch) -> None:
+    def train(scores: torch.Tensor) -> None:
+        loss = functional.cross_entropy(scores, TARGETS)
+        loss /= 4
+        (loss * 2048).backward()
+
+    assert seen(monkeypatch, train).means == (Mean(0, 0, 0, 5, 3, 2, 512.0),)
+
+
+def test_several_losses_of_a_step_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    valid = TARGETS.clamp(min=0)
+
+    def train(scores: torch.Tensor) -> None:
+        loss = scores.sum() * 0
+        for targets in (TARGETS, valid):
+            loss = loss + functional.cross_entropy(scores, targets)
+        (loss + 3 * functional.cross_entropy(scores, valid, ignore_index=1)).backward()
+
+    told = [(m.line, m.number, m.counted, m.gradient) for m in seen(monkeypatch, train).means]
+    assert told == [(0, 0, 3, 1.0), (0, 1, 5, 1.0), (1, 0, 4, 3.0)]
+
+
+@pytest.mark.parametrize("loss", [a_sum, an_old_sum, by_hand, of_probabilities])
+@pytest.mark.filterwarnings("ignore:size_average")
+def test_what_is_no_mean_over_targets_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, loss: Loss
+) -> None:
+    with pytest.raises(Skip, match="no mean"):
+        seen(monkeypatch, backpropagating(loss))
+
+
+def test_what_is_never_backpropagated_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def evaluate(scores: torch.Tensor) -> None:
+        functional.cross_entropy(scores, TARGETS)  # a metric
+        with torch.no_grad():
+            functional.cross_entropy(scores, TARGETS)
+        scores.sum().backward()
+
+    with pytest.raises(Skip, match="no mean"):
+        seen(monkeypatch, evaluate)
+
+
+def test_steps_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replicas, "group_of", both)
+    live: Any = SimpleNamespace(ddp=object())
+    with observed() as observer:
+        observer.on_built(live)
+        for step in range(3):
+            functional.cross_entropy(torch.randn(5, 3, requires_grad=True), TARGETS).backward()
+            observer.on_step(step)
+    assert [(m.step, m.number) for m in observer.facts().means] == [(0, 0), (1, 0), (2, 0)]
+
+
+def test_sharded_models_average_as_well() -> None:
+    scores = torch.randn(5, 3, requires_grad=True)
+    with observed() as observer:
+        observer.on_sharded(nn.Linear(1, 1), None, None)
+        functional.cross_entropy(scores, TARGETS).backward()
+    assert observer.facts().group == (0, 1)
+
+
+def test_without_a_model_of_several_ranks_it_is_a_skip() -> None:
+    with pytest.raises(Skip, match="fully_shard"):
+        Observer(context_with(watches=True)).facts()
+    with pytest.raises(Skip, match="ddpcheck watch"):
+        Observer(context_with()).facts()
+
+
+def test_numerics_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    scores = torch.randn(5, 3, requires_grad=True)
+    functional.cross_entropy(scores, TARGETS).backward()
+    plain, scores.grad = scores.grad, None
+    state = torch.get_rng_state()
+
+    def train(_other: torch.Tensor) -> None:
+        torch.set_rng_state(state)
+        functional.cross_entropy(scores, TARGETS).backward()
+        assert torch.equal(torch.get_rng_state(), state)
+
+    seen(monkeypatch, train)
+    assert plain is not None
+    assert scores.grad is not None
+    assert torch.equal(plain, scores.grad)
