@@ -40,7 +40,7 @@ def test_silent(facts: dict[int, Facts]) -> None:
     assert judge(facts) == []
 
 
-@pytest.mark.parametrize("other", [evaluation(0.2), evaluation(0.0, 1.4), evaluation(0.1, 0.8)])
+@pytest.mark.parametrize("other", [evaluation(0.4), evaluation(0.0, 1.9), evaluation(0.1, 0.6)])
 def test_a_little_apart_is_told_and_no_more(other: Evaluation) -> None:
     (finding,) = judge(ranks((evaluation(),), (other,)))
     assert finding.severity is Severity.INFO
@@ -49,8 +49,8 @@ def test_a_little_apart_is_told_and_no_more(other: Evaluation) -> None:
 @pytest.mark.parametrize(
     ("other", "words"),
     [
-        (evaluation(0.5), "0.50 deviations apart"),
-        (evaluation(0.0, 2.0), "by a factor of 2.00"),
+        (evaluation(0.6), "0.60 deviations apart"),
+        (evaluation(0.0, 2.5), "by a factor of 2.50"),
         (evaluation(0.0, 0.25), "by a factor of 4.00"),
     ],
 )
