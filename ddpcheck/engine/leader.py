@@ -282,7 +282,7 @@ class Leader:
             seat: testimony_told(told, Testimony()) for seat, told in self._entries.items()
         }
         last_words = judge_testimonies(self._task.last_words, testimonies)
-        ranks = Ranks(self._entries, testimonies, self._absent)
+        ranks = Ranks(self._entries, testimonies, self._absent, self._task.muster.absence())
         report = build_report(run, [*self._judgements, *last_words], ranks)
         path = keep_report(report, self._run_dir)
         code = exit_code_of(report, self._settings.fail_on)

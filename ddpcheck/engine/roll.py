@@ -42,6 +42,10 @@ class Muster:
         came = {member.rank for member in members}
         return any(each.rank not in came for each in ranks_here(os.environ))
 
+    def absence(self) -> str:
+        """Return what is known of those that are not among the members."""
+        return "never came"
+
     def refusal(self, _members: Sequence[Present]) -> str:
         """Return why these members can never make up the job, or ''."""
         return ""

@@ -13,6 +13,7 @@ import psutil
 
 from ddpcheck.engine.channel import Channel
 from ddpcheck.engine.entries import Present
+from ddpcheck.engine.neighbours import exit_of
 from ddpcheck.engine.roll import Muster
 from ddpcheck.launch.endings import ending
 from ddpcheck.launch.identity import Identity
@@ -96,13 +97,23 @@ class StartedByScript(Muster):
         if twice is not None:
             return f"two processes that the script has started say they are rank {twice} of {size}"
         others = set(self._started()) - {member.pid for member in members}
-        lost = [pid for pid in others if self._told().heard(f"exit/{pid}") != ending(0)]
+        lost = [pid for pid in others if self._end_of(pid) != ending(0)]
         if len(members) >= size or lost:
             return ""
         return (
             f"the script makes a group of {size} ranks, and has started {len(members)} of them here: "
             "for ranks on several hosts use torchrun --nnodes ... -m ddpcheck watch SCRIPT ARGS"
         )
+
+    def absence(self) -> str:
+        """Return how those ended that the script has started, and that have made no group."""
+        ends = sorted({how for pid in self._started() if (how := self._end_of(pid)) != ending(0)} - {""})
+        how = f": of those that the script has started, one ended by {', '.join(ends)}"
+        return f"never made its process group{how if ends else ''}"
+
+    def _end_of(self, pid: int) -> str:
+        """Return how a process ended; the script may not have waited for it yet."""
+        return self._told().heard(f"exit/{pid}") or exit_of(pid)
 
     def _started(self) -> list[int]:
         return [int(pid) for pid in self._told().notes(STARTED)]
