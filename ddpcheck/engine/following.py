@@ -119,7 +119,7 @@ class _Followed:
             self._early.recording.__exit__(None, None, None)
             return
         import_module("torch._dynamo")  # DDP and the optimizers import it on first use
-        mail = SignalMail()
+        mail = _mail_beside_the_scripts()
         flight.switch_on(os.environ)
         muster = StartedByScript(self._job)
         task = task_of(who, self._job.settings, self._job.run_id, _leave_it_to_the_parent, muster)
@@ -139,7 +139,8 @@ class _Followed:
         """Conclude what this rank has to tell, if it is one; return the verdict's exit code."""
         if self._rank is None or self._work is None:
             return 0
-        if error is not None:
+        # Once there is a verdict, another rank may have left, as it may.
+        if error is not None and self._work.verdict() is None:
             self._work.raised(error)
         code = self._work.end(0)
         self._rank.part()
@@ -252,6 +253,17 @@ class _Starter(_Followed):
         channel = self._told()
         if channel.has(ENDED) and channel.read_message(ENDED, End).exit_code == ExitCode.USAGE:
             raise SystemExit(ExitCode.USAGE)
+
+
+def _mail_beside_the_scripts() -> SignalMail:
+    """Return a mail of the signals that the script does not handle itself by now."""
+    usual = (signal.SIG_DFL, signal.SIG_IGN, signal.default_int_handler)
+    handlers = {number: signal.getsignal(number) for number in REQUESTS_TO_END}
+    mail = SignalMail()
+    for number, handler in handlers.items():
+        if handler not in usual and not isinstance(getattr(handler, "__self__", None), _Followed):
+            signal.signal(number, handler)
+    return mail
 
 
 def _nobody(_device: str) -> EventStream:

@@ -107,7 +107,9 @@ class StartedByScript(Muster):
 
     def absence(self) -> str:
         """Return how those ended that the script has started, and that have made no group."""
-        ends = sorted({how for pid in self._started() if (how := self._end_of(pid)) != ending(0)} - {""})
+        ends = sorted(
+            {how for pid in self._started() if (how := self._end_of(pid)) != ending(0)} - {""}
+        )
         how = f": of those that the script has started, one ended by {', '.join(ends)}"
         return f"never made its process group{how if ends else ''}"
 

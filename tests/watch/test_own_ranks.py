@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from real_ranks import Ended, free_port, watch
 
 from ddpcheck.errors import ExitCode
@@ -96,9 +95,8 @@ def test_more_ranks_than_the_script_starts_here_are_told(tmp_path: Path) -> None
     assert ended.took_s < BOUND_S
 
 
-@pytest.mark.parametrize("how", ["--port", "--tcp"])
-def test_a_script_may_say_where_its_ranks_meet(tmp_path: Path, how: str) -> None:
-    ended = place(tmp_path, how, str(free_port()))
+def test_a_script_may_say_where_its_ranks_meet(tmp_path: Path) -> None:
+    ended = place(tmp_path, "--port", str(free_port()))
     assert (ended.exit_code, ended.report.verdict) == (0, Verdict.PASS)
     assert ended.stdout.count("came to its end") == 2
 
