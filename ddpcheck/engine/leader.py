@@ -294,6 +294,8 @@ class Leader:
         self._channel.announce(ENDED, End(end, tuple(self._condemned), cause, *waiting))
 
     def _refuse(self, message: str) -> None:
+        if self._channel.has(ENDED):  # the leader that this one follows has said it, and left
+            return
         sys.stderr.write(f"ddpcheck: {message}\n")
         sys.stderr.flush()
         self._channel.announce(ENDED, End(ExitCode.USAGE))
