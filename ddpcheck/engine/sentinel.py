@@ -72,6 +72,7 @@ class Sentinel:
         self._asked_at = 0.0
         self._spoke = False
         self._stands = False
+        self._has_raised = False
         self._moments = (0, 0)
         self._compared = 0.0
         self._spoken_for: set[int] = set()
@@ -215,12 +216,16 @@ class Sentinel:
             self._meet_the_neighbours()
             if self._channel.has(ENDED):
                 return self._channel.read_message(ENDED, End)
-            if self._where.busy and self._channel.has(RAISED):
+            self._has_raised = self._channel.has(RAISED)
+            if self._where.busy and self._has_raised:
                 self._where.hurry(RAISED_GRACE_S)
             if not self._asked_at and self._channel.has(INQUEST):
                 self._asked_at = time.monotonic()
             if not self._signal and self._channel.has(STOP):
                 self._signal = self._channel.read_message(STOP, str)
+        if self._has_raised and self._where.standstill is not None:
+            # This rank's script may have begun after another one's had raised.
+            self._where.hurry(RAISED_GRACE_S)
         if self._asked_at:
             self._testify()
         return None
