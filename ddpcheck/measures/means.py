@@ -20,7 +20,8 @@ SCATTERED_RUN_COUNT = 3
 class Mean(msgspec.Struct, frozen=True, array_like=True):
     """One mean that was backpropagated: the ``number``th of a line in a step.
 
-    Of its ``targets`` it is over ``counted``, in so many ``runs``; ``gradient`` came to it.
+    Of its ``targets`` it is over ``counted``, in so many ``runs`` (0 where these were not counted);
+    ``gradient`` came to it.
     """
 
     line: int

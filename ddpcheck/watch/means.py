@@ -10,8 +10,9 @@ import torch
 from ddpcheck.finding import Location
 from ddpcheck.measures.means import Mean
 
-# More tells no more.
-KEPT_MEANS = 1024
+# More tells no more; how targets are ignored, a few tell.
+KEPT_MEANS = 512
+KEPT_RUNS = 32
 
 
 @dataclass
@@ -21,7 +22,7 @@ class _Kept:
     number: int
     targets: int
     counted: torch.Tensor
-    runs: torch.Tensor
+    runs: torch.Tensor | None
     gradient: torch.Tensor | None = None
 
     def come(self, gradient: torch.Tensor) -> None:
@@ -55,7 +56,7 @@ class Means:
         line = self._lines.setdefault(location, len(self._lines))
         number = self._numbers[line] = self._numbers.get(line, -1) + 1
         valid = (targets != ignored).reshape(-1)
-        runs = (valid[1:] & ~valid[:-1]).sum() + valid[:1].sum()
+        runs = _runs(valid) if len(self._kept) < KEPT_RUNS else None
         kept = _Kept(line, self._step, number, targets.numel(), valid.sum(), runs)
         loss.register_hook(kept.come)
         self._kept.append(kept)
@@ -69,8 +70,19 @@ class Means:
         """Return the means that were backpropagated; waits for the device."""
         return tuple(
             Mean(
-                k.line, k.step, k.number, k.targets, int(k.counted), int(k.runs), float(k.gradient)
+                line=kept.line,
+                step=kept.step,
+                number=kept.number,
+                targets=kept.targets,
+                counted=int(kept.counted),
+                runs=0 if kept.runs is None else int(kept.runs),
+                gradient=float(kept.gradient),
             )
-            for k in self._kept
-            if k.gradient is not None
+            for kept in self._kept
+            if kept.gradient is not None
         )
+
+
+def _runs(valid: torch.Tensor) -> torch.Tensor:
+    """Return how many runs of valid targets there are."""
+    return (valid[1:] & ~valid[:-1]).sum() + valid[:1].sum()
