@@ -37,7 +37,8 @@ def groups(tmp_path: Path, told: Told) -> Iterator[Groups]:
 
 
 def test_each_group_has_its_own_numbers(groups: Groups, tmp_path: Path) -> None:
-    pair, alone = dist.new_group([0, 1]), dist.new_group([0])
+    pair: Any = dist.new_group([0, 1])
+    alone: Any = dist.new_group([0])
     dist.all_reduce(torch.ones(3), group=pair)
     dist.barrier(group=alone)
     dist.all_reduce(torch.ones(4), group=pair)
@@ -60,7 +61,7 @@ def test_a_call_on_a_group_of_others_is_nobodys() -> None:
     dist.init_process_group("fake", rank=0, world_size=2, store=FakeStore())
     try:
         with recorded_calls(box):
-            others = dist.new_group([1])
+            others: Any = dist.new_group([1])
             with pytest.warns(UserWarning, match="not in the group|does not belong"):
                 dist.all_reduce(torch.ones(3), group=others)
     finally:
