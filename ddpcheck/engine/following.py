@@ -28,7 +28,7 @@ from ddpcheck.engine.rank import Rank, task_of
 from ddpcheck.engine.rundir import is_stopped
 from ddpcheck.engine.scripts_ranks import JOIN_S, STARTED, WAITS, Job, StartedByScript
 from ddpcheck.engine.signals import SignalMail
-from ddpcheck.engine.watching import Early, Relay, WatchWork
+from ddpcheck.engine.watching import WatchWork, eyes
 from ddpcheck.errors import ExitCode
 from ddpcheck.launch.endings import REQUESTS_TO_END, ending
 from ddpcheck.launch.host import ENDED
@@ -37,7 +37,6 @@ from ddpcheck.launch.meeting import join_store, key_prefix
 from ddpcheck.report import Report
 from ddpcheck.settings import RunSettings, WatchSettings
 from ddpcheck.watch import flight
-from ddpcheck.watch.hooks import Hooks
 from ddpcheck.watch.rendezvous import around_init, group_told
 from ddpcheck.watch.replaced import Around, Replaced
 from ddpcheck.watch.script import run_script, show_raised, status_of
@@ -65,8 +64,7 @@ class _Followed:
 
     def __init__(self, job: Job, size: int = -1) -> None:
         self._job = job
-        self._hooks = Hooks(_nobody, 1, self._stepped)
-        self._early = Early(self._hooks, Relay())
+        self._eyes = eyes(1, self._stepped)
         self._starting = Starting(self, size)
         self._init = Replaced()
         self._rank: Rank | None = None
@@ -74,7 +72,7 @@ class _Followed:
 
     def install(self) -> None:
         """Put the hooks on."""
-        self._early.install()
+        self._eyes.open()
         around_init(self._init, self._making_group)
         self._starting.install()
 
@@ -93,7 +91,7 @@ class _Followed:
         # Forked from one that hands signals on to those that it has started.
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        self._hooks.tell(_nobody, 0, _nothing)
+        self._eyes.hooks.tell(_nobody, 0, _nothing)
         try:
             value = call()
         except RAISED_BY_CODE as error:
@@ -112,14 +110,14 @@ class _Followed:
         self._init.close()
         store = join_store(who, JOIN_S)
         if store.check([f"{key_prefix(who)}/{ENDED}"]):
-            self._early.close()
+            self._eyes.close()
             return
         import_module("torch._dynamo")  # DDP and the optimizers import it on first use
         mail = _mail_beside_the_scripts()
         flight.switch_on(os.environ)
         muster = StartedByScript(self._job)
         task = task_of(who, self._job.settings, self._job.run_id, _leave_it_to_the_parent, muster)
-        self._rank = Rank(task, mail, store, self._early)
+        self._rank = Rank(task, mail, store, self._eyes)
         try:
             work = self._rank.join()
         except BaseException:

@@ -46,7 +46,7 @@ from ddpcheck.settings import RunSettings, WatchSettings
 from ddpcheck.watch import flight
 
 if TYPE_CHECKING:
-    from ddpcheck.engine.watching import Early
+    from ddpcheck.engine.watching import Eyes
 
 
 def run_rank(settings: RunSettings, run_id: str, on_report: OnReport) -> int:
@@ -118,7 +118,7 @@ class Rank:
     """The threads of one rank: its work, its sentinel, and the leader where it leads."""
 
     def __init__(
-        self, task: Task, mail: SignalMail, store: Store, early: Early | None = None
+        self, task: Task, mail: SignalMail, store: Store, early: Eyes | None = None
     ) -> None:
         took_s = round(time.monotonic() - task.began, 4)
         opened_by = store_host(store, task.who)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Thread
@@ -56,31 +56,34 @@ class Relay:
             self.box.leave_call(call)
 
 
-class Early:
-    """What looks on since before the script began, when nobody knew yet which rank this is.
+@dataclass(frozen=True)
+class Eyes:
+    """What looks on, whether or not it is known yet which rank this is."""
 
-    ``file`` is where the last calls on groups of the script's are kept, if anywhere.
-    """
+    hooks: Hooks
+    relay: Relay
+    groups: Groups
+    recording: AbstractContextManager[None]
 
-    def __init__(self, hooks: Hooks, relay: Relay, file: Path | None = None) -> None:
-        self.hooks = hooks
-        self.relay = relay
-        self.groups = Groups(lambda *told: hooks.stream().emit(*told), file)
-        self._recording = recorded_calls(
-            relay, self.groups, begins=hooks.called, returned=hooks.meetings.told
-        )
-
-    def install(self) -> None:
-        """Look on from here."""
+    def open(self) -> None:
+        """Look on from here; nobody is told until the hooks are given a stream."""
         self.hooks.install()
-        self._recording.__enter__()
+        self.recording.__enter__()
         self.groups.install()
 
     def close(self) -> None:
-        """Look on no more."""
+        """Look on no longer."""
         self.hooks.close()
         self.groups.close()
-        self._recording.__exit__(None, None, None)
+        self.recording.__exit__(None, None, None)
+
+
+def eyes(steps: int = 0, on_enough: Callable[[], None] = lambda: None) -> Eyes:
+    """Return what looks on, and calls ``on_enough`` after so many steps of a process that is no rank."""
+    hooks, relay = Hooks(lambda _: EventStream({}), steps, on_enough), Relay()
+    groups = Groups(lambda *told: hooks.stream().emit(*told), None)
+    recording = recorded_calls(relay, groups, begins=hooks.called, returned=hooks.meetings.told)
+    return Eyes(hooks, relay, groups, recording)
 
 
 @dataclass
@@ -93,15 +96,15 @@ class WatchWork(RankWork):
 
     watch: WatchSettings
     leave: Callable[[], None]
-    early: Early | None = None
+    early: Eyes | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self._code: int | None = None
         self._has_raised = False
         self._observers: dict[str, Any] = {}
-        self._watches: Early
         self._guards: list[Rendezvous | OwnRanks] = []
+        self._eyes = self.early or eyes()
 
     def run(self) -> int:
         """Run the script under the observers; return the verdict's exit code, or the script's."""
@@ -111,22 +114,17 @@ class WatchWork(RankWork):
         ]
         for each in self._guards:
             each.install()
+        self._eyes.open()
         self.begin()
         return self.end(self._run_script())
 
     def begin(self) -> None:
         """Look on from here."""
-        told = (self._begin_stream, self.watch.steps, self._enough)
-        if self.early is None:
-            file = self.journal.path.with_suffix(GROUPS_SUFFIX)
-            self._watches = Early(Hooks(*told), Relay(), file)
-            self._watches.install()
-        else:
-            self._watches = self.early
-            self._watches.hooks.tell(*told)
-        self._hooks = self._watches.hooks
-        self._watches.relay.box = self.whereabouts.box
-        self.whereabouts.groups = self._watches.groups
+        self._hooks = self._eyes.hooks
+        self._hooks.tell(self._begin_stream, self.watch.steps, self._enough)
+        self._eyes.relay.box = self.whereabouts.box
+        self._eyes.groups.keep(self.journal.path.with_suffix(GROUPS_SUFFIX))
+        self.whereabouts.groups = self._eyes.groups
         self.whereabouts.standstill = Standstill(on_gpu=False)  # which device it uses will be seen
         self.whereabouts.seen_so_far = self._seen_so_far
         self.whereabouts.moments_since = self._moments_since
@@ -266,7 +264,7 @@ class WatchWork(RankWork):
                 self._measure(check, facts_or_raise(self._observers[check.id].facts, raised))
             )
         midway = "" if at_end else self.watch.then
-        called = (self.whereabouts.box.digest, midway, self._watches.groups.digests())
+        called = (self.whereabouts.box.digest, midway, self._eyes.groups.digests())
         last = Ended(step.stage.value, self.journal.broken, *called)
         self.channel.tell(f"{step.stage.value}/{self.seat}", [*told, last])
         self.journal.write([last])
@@ -279,7 +277,7 @@ class WatchWork(RankWork):
         return self._code
 
     def _take_off(self) -> None:
-        self._watches.close()
+        self._eyes.close()
         for each in reversed(self._guards):
             each.close()
         self.whereabouts.leave()
