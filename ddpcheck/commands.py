@@ -12,13 +12,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ddpcheck.catalogue import catalogue, check_named, select
+from ddpcheck.engine.aftermath import Aftermath
 from ddpcheck.engine.assembly import RUN_NAME, assemble
 from ddpcheck.engine.plan import probe_deadline_s, silence_s
-from ddpcheck.engine.rundir import discard, keep_report, make_run_dir, new_run_id, spare_dir
+from ddpcheck.engine.rundir import (
+    discard,
+    is_stopped,
+    keep_report,
+    make_run_dir,
+    new_run_id,
+    spare_dir,
+)
 from ddpcheck.errors import ExitCode, LaunchError, ReportError, UsageError
 from ddpcheck.launch.endings import REQUESTS_TO_END
 from ddpcheck.launch.gpus import visible_gpus
 from ddpcheck.launch.identity import require_one_rank, require_whole_job, started_by_launcher
+from ddpcheck.launch.own_ranks import STARTS_OWN, starts_own_ranks
 from ddpcheck.report import (
     REPORT_NAME,
     Report,
@@ -71,6 +80,9 @@ def watch(settings: WatchSettings, options: LaunchOptions, argv: Sequence[str]) 
 
         return run_rank(settings, new_run_id(), _Printer(settings.format))
     require_whole_job(os.environ)
+    told = options.nproc_per_node is not None or options.nnodes > 1
+    if not told and starts_own_ranks(settings.script, is_module=settings.is_module):
+        return _run_alone(settings, 0)
     nproc = ranks_to_start(options, settings.backend)
     if options.nnodes > 1:
         return _run_on_nodes(settings, options, nproc, argv)
@@ -169,6 +181,13 @@ def run_in_rank(job: LocalRun) -> int:
     return run_rank(job.settings, job.run_id, _leave_it_to_the_parent)
 
 
+def run_script_alone(job: LocalRun) -> int:
+    """Run a script that starts its own ranks; the parent shows the report."""
+    from ddpcheck.engine.following import follow_script
+
+    return follow_script(job.settings, job.run_id)
+
+
 def train_in_rank(settings: TrainSettings) -> int:
     """Be one local rank of the reference training."""
     from ddpcheck.train.rank import train_rank
@@ -195,7 +214,8 @@ def _run_on_nodes(
 
 
 def _run_alone(settings: RunSettings, nproc: int) -> int:
-    from ddpcheck.launch.local import launch_local
+    """Start ``nproc`` local ranks, or, where it is 0, the script, which starts them."""
+    from ddpcheck.launch.local import launch_local, launch_script
 
     run_id = new_run_id()
     run_dir = make_run_dir(settings.report_dir, run_id)
@@ -204,10 +224,15 @@ def _run_alone(settings: RunSettings, nproc: int) -> int:
     try:
         # What a script does after the report takes as long as it takes.
         patient = isinstance(settings, WatchSettings)
-        ending = launch_local(run_in_rank, job, nproc, silence_s(deadline_s), patient=patient)
+        if nproc:
+            ending = launch_local(run_in_rank, job, nproc, silence_s(deadline_s), patient=patient)
+        else:
+            ending = launch_script(run_script_alone, job, Aftermath(run_dir))
     except KeyboardInterrupt:
         discard(run_dir)
         raise
+    if any(each.exit_code == STARTS_OWN for each in ending.departures):
+        return _run_alone(settings, 0)
     place = next((d for d in (run_dir, spare_dir(run_dir)) if (d / REPORT_NAME).is_file()), None)
     if place is None:
         place = _made_up(settings, run_dir, ending, nproc)
@@ -220,7 +245,8 @@ def _run_alone(settings: RunSettings, nproc: int) -> int:
     if ending.interrupted:
         return ExitCode.INTERRUPTED
     code = exit_code_of(finished, settings.fail_on)
-    return code or max((_status(each) for each in ending.departures), default=0)
+    ended = () if is_stopped(run_dir) else ending.departures
+    return code or max((_status(each) for each in ended), default=0)
 
 
 def _status(departure: Departure) -> int:
@@ -237,7 +263,7 @@ def _made_up(settings: RunSettings, run_dir: Path, ending: Ending, nproc: int) -
     if (run_dir / RUN_NAME).is_file():
         # Those that did not leave by themselves have been ended: their files say why.
         by_rank = dict.fromkeys(range(nproc), "")
-        by_rank |= {each.rank: each.ended_by for each in ending.departures}
+        by_rank |= {each.rank: each.ended_by for each in ending.departures if nproc}
         asked = select(catalogue(), settings.select, settings.skip)
         return keep_report(assemble(run_dir, by_rank, asked), run_dir).parent
     if ending.stopped_by or codes <= {ExitCode.USAGE}:

@@ -198,6 +198,19 @@ class Channel:
                 return self.read_message(key, Testimony)
         return None
 
+    def note(self, key: str, text: str) -> None:
+        """Add a plain text to those under this key."""
+        self.write(f"{key}/{self._store.add(key, 1) - 1}", text)
+
+    def notes(self, key: str) -> list[str]:
+        """Return the texts that were noted under this key so far."""
+        keys = [f"{key}/{number}" for number in range(self._store.add(key, 0))]
+        return [self.heard(each) for each in keys if self.has(each)]
+
+    def write(self, key: str, text: str) -> None:
+        """Write a plain text."""
+        self._store.set(key, text)
+
     def heard(self, key: str) -> str:
         """Return a plain text, or '' when nobody has written it."""
         return self._store.get(key).decode() if self.has(key) else ""

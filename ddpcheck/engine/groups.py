@@ -74,6 +74,11 @@ class Groups:
         self._joint: set[Ranks] = set()
         self._replaced = Replaced()
 
+    def keep(self, file: Path) -> None:
+        """From now on have the last calls in this file, too."""
+        self._file = BlackBox(file)
+        self._records.clear()
+
     def install(self) -> None:
         """Note from now on what is sent from one rank to another."""
         for name, is_sender in (("send", True), ("recv", False)):

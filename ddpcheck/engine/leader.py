@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -25,7 +25,7 @@ from ddpcheck.engine.judging import Judgement, disregarded, judge_check, not_run
 from ddpcheck.engine.outcomes import testimony_told
 from ddpcheck.engine.plan import Step
 from ddpcheck.engine.progress import show_progress
-from ddpcheck.engine.roll import described, is_one_starting, refusal_of, seats_of
+from ddpcheck.engine.roll import Muster, described, refusal_of, seats_of
 from ddpcheck.engine.rundir import discard, keep_report, make_run_dir, note_start
 from ddpcheck.errors import ExitCode, ReportError
 from ddpcheck.launch.host import ENDED
@@ -38,9 +38,10 @@ from ddpcheck.settings import RunSettings
 OnReport = Callable[[Report, Path], None]
 
 POLL_S = 0.1
-# A rank that is seen to be starting is waited for so much longer, and looked for this often.
-START_S = 60.0
+# A rank that is seen to be starting is waited for, and looked for this often.
 LOOK_S = 0.5
+# Whoever starts ranks for these tells how they ended.
+EXITS_ARE_TOLD = ("ddpcheck", "script")
 ASSIGNMENT = "assignment"
 RUN = "run"
 # The first leader to come this far reports, and no other.
@@ -60,6 +61,7 @@ class Task:
     deadline_s: float
     began: float
     on_report: OnReport
+    muster: Muster = field(default_factory=Muster)
 
 
 class Leader:
@@ -113,11 +115,12 @@ class Leader:
             self._finish()
 
     def _call_roll(self) -> list[Present]:
-        until = self._task.began + self._task.deadline_s
-        last = until + START_S
+        muster = self._task.muster
+        until = self._task.began + (muster.roll_s or self._task.deadline_s)
+        last = until + muster.start_s
         while self._channel.arrivals() < self._who.world_size and not self._channel.has(STOP):
             now = time.monotonic()
-            if now > until and now < last and is_one_starting(os.environ, self._members()):
+            if now > until and now < last and muster.is_one_starting(self._members()):
                 until = now + LOOK_S
             elif now > until:
                 break
@@ -138,7 +141,7 @@ class Leader:
         except ReportError as error:
             self._refuse(str(error))
             return False
-        refusal = refusal_of(members, self._settings)
+        refusal = refusal_of(members, self._settings) or self._task.muster.refusal(members)
         if refusal:
             discard(self._run_dir)
             self._refuse(refusal)
@@ -254,7 +257,7 @@ class Leader:
 
     def _inquire(self, garbled: Sequence[int], step: Step) -> None:
         held = self._gathering.hold_inquest(self._entries, garbled, step)
-        if self._who.launcher == "ddpcheck":
+        if self._who.launcher in EXITS_ARE_TOLD:
             held = self._gathering.with_exits(held, self._pids)
         self._testimonies = held
         self._condemned = self._gathering.condemned(held)
@@ -279,7 +282,7 @@ class Leader:
             seat: testimony_told(told, Testimony()) for seat, told in self._entries.items()
         }
         last_words = judge_testimonies(self._task.last_words, testimonies)
-        ranks = Ranks(self._entries, testimonies, self._absent)
+        ranks = Ranks(self._entries, testimonies, self._absent, self._task.muster.absence())
         report = build_report(run, [*self._judgements, *last_words], ranks)
         path = keep_report(report, self._run_dir)
         code = exit_code_of(report, self._settings.fail_on)
@@ -291,6 +294,8 @@ class Leader:
         self._channel.announce(ENDED, End(end, tuple(self._condemned), cause, *waiting))
 
     def _refuse(self, message: str) -> None:
+        if self._channel.has(ENDED):  # the leader that this one follows has said it, and left
+            return
         sys.stderr.write(f"ddpcheck: {message}\n")
         sys.stderr.flush()
         self._channel.announce(ENDED, End(ExitCode.USAGE))

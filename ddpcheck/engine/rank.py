@@ -11,16 +11,18 @@ from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ddpcheck.catalogue import catalogue, select
 from ddpcheck.check import Meeting
 from ddpcheck.engine.alone import place_of, report_alone
 from ddpcheck.engine.channel import Assignment, Channel, End
-from ddpcheck.engine.entries import Journal, Present
+from ddpcheck.engine.entries import Journal
 from ddpcheck.engine.group import presence
 from ddpcheck.engine.leader import ASSIGNMENT, Leader, OnReport, Task
 from ddpcheck.engine.neighbours import machine
 from ddpcheck.engine.plan import Step, probe_deadline_s, steps_of, steps_of_watching
+from ddpcheck.engine.roll import Muster
 from ddpcheck.engine.sentinel import Post, Sentinel
 from ddpcheck.engine.signals import SignalMail
 from ddpcheck.engine.whereabouts import Whereabouts
@@ -28,7 +30,7 @@ from ddpcheck.engine.work import LEADER_SLACK_S, RankWork
 from ddpcheck.errors import ExitCode, LaunchError, UsageError
 from ddpcheck.launch.error_file import leave_cause
 from ddpcheck.launch.host import ENDED
-from ddpcheck.launch.identity import as_far_as_known, identity
+from ddpcheck.launch.identity import Identity, as_far_as_known, identity
 from ddpcheck.launch.meeting import (
     in_own_run,
     join_store,
@@ -42,6 +44,9 @@ from ddpcheck.launch.stores import PrefixStore, Store
 from ddpcheck.report import facts_in
 from ddpcheck.settings import RunSettings, WatchSettings
 from ddpcheck.watch import flight
+
+if TYPE_CHECKING:
+    from ddpcheck.engine.watching import Eyes
 
 
 def run_rank(settings: RunSettings, run_id: str, on_report: OnReport) -> int:
@@ -60,20 +65,8 @@ def run_rank(settings: RunSettings, run_id: str, on_report: OnReport) -> int:
     import_module("torch._dynamo")
     mail = SignalMail()
     flight.switch_on(os.environ)
-    deadline_s = probe_deadline_s(settings.deadline_s, settings.profile, who.world_size)
-    chosen = select(catalogue(), settings.select, settings.skip)
-    task = Task(
-        who=who,
-        settings=settings,
-        steps=steps_of_watching(chosen)
-        if isinstance(settings, WatchSettings)
-        else steps_of(chosen),
-        last_words=chosen,
-        run_id=run_id,
-        deadline_s=deadline_s,
-        began=time.monotonic(),
-        on_report=on_report,
-    )
+    task = task_of(who, settings, run_id, on_report)
+    deadline_s = task.deadline_s
     if unknown is not None:
         raise _alone(task, unknown)
     if who.rank == 0:
@@ -84,6 +77,29 @@ def run_rank(settings: RunSettings, run_id: str, on_report: OnReport) -> int:
     except LaunchError as error:
         raise _alone(task, error) from error
     return Rank(task, mail, store).run()
+
+
+def task_of(
+    who: Identity,
+    settings: RunSettings,
+    run_id: str,
+    on_report: OnReport,
+    muster: Muster | None = None,
+) -> Task:
+    """Return what there is to lead, for a rank that begins now."""
+    chosen = select(catalogue(), settings.select, settings.skip)
+    watches = isinstance(settings, WatchSettings)
+    return Task(
+        who=who,
+        settings=settings,
+        steps=steps_of_watching(chosen) if watches else steps_of(chosen),
+        last_words=chosen,
+        run_id=run_id,
+        deadline_s=probe_deadline_s(settings.deadline_s, settings.profile, who.world_size),
+        began=time.monotonic(),
+        on_report=on_report,
+        muster=muster or Muster(),
+    )
 
 
 def _alone(task: Task, error: UsageError | LaunchError) -> UsageError | LaunchError:
@@ -101,24 +117,48 @@ def _alone(task: Task, error: UsageError | LaunchError) -> UsageError | LaunchEr
 class Rank:
     """The threads of one rank: its work, its sentinel, and the leader where it leads."""
 
-    def __init__(self, task: Task, mail: SignalMail, store: Store) -> None:
+    def __init__(
+        self, task: Task, mail: SignalMail, store: Store, early: Eyes | None = None
+    ) -> None:
         took_s = round(time.monotonic() - task.began, 4)
         opened_by = store_host(store, task.who)
         self._meeting = Meeting(place_of(task.who), took_s, store_host=opened_by)
         self._who = in_own_run(store, task.who)
         self._task = task = replace(task, who=self._who)
+        self._early = early
         self._mail = mail
         self._store = PrefixStore(key_prefix(self._who), store)
         self._channel = Channel(self._store)
         self._where = Whereabouts()
         self._has_left = False
+        self._beside: Sentinel | None = None
         self._leader = Leader(lambda: Channel(self._new_store()), task)
 
     def run(self) -> int:
         """Take part in the run to its end; return the exit code."""
-        present = presence(self._who, self._task.settings.backend)
+        try:
+            work = self.join()
+            code = work if isinstance(work, int) else work.run()
+        finally:
+            self._let_go()
+        self._leave()
+        return code
+
+    def join(self) -> RankWork | int:
+        """Return what there is to do, once all have come; or the exit code if nothing is."""
+        self._arrive()
+        return self._seated()
+
+    def part(self) -> None:
+        """Leave the run: what ``join`` has given is done."""
+        self._let_go()
+        self._leave()
+        self._mail.close()
+
+    def _arrive(self) -> None:
+        self._present = presence(self._who, self._task.settings.backend)
         here = machine()
-        member = self._channel.arrive(present, os.getpid(), here)
+        self._member = member = self._channel.arrive(self._present, os.getpid(), here)
         self._post = Post(
             member=member,
             machine=here,
@@ -127,55 +167,52 @@ class Rank:
             lead=self._leader.start,
         )
         sentinel_channel = Channel(self._new_store())
-        sentinel = Sentinel(sentinel_channel, self._post, self._where, self._mail)
-        self._beside = sentinel
-        sentinel.start()
+        self._beside = Sentinel(sentinel_channel, self._post, self._where, self._mail)
+        self._beside.start()
         if self._who.rank == 0 and self._channel.succeed("", member):
             self._leader.start()
-        try:
-            code = self._follow(present, member)
-        finally:
-            self._where.retire()
-            sentinel.join()
-        self._leave(member)
-        return code
 
-    def _leave(self, member: int) -> None:
+    def _let_go(self) -> None:
+        self._where.retire()
+        if self._beside is not None:
+            self._beside.join()
+
+    def _leave(self) -> None:
         """Let all that is beside the main thread end, once; nothing of the run is left then."""
         if self._has_left:
             return
         self._has_left = True
-        self._where.retire()
-        self._beside.join()
+        self._let_go()
         self._leader.join()
         with suppress(RuntimeError):  # the store may have gone first
             if self._channel.has(ENDED):
                 end = self._channel.read_message(ENDED, End)
                 if end.exit_code:
                     leave_cause(os.environ, end.cause)
-            self._channel.tell(f"farewell/{member}", [])
+            self._channel.tell(f"farewell/{self._member}", [])
 
-    def _leave_script(self, member: int) -> None:
+    def _leave_script(self) -> None:
         """Leave the user's script to itself: it may go on for long."""
-        self._leave(member)
+        self._leave()
         self._mail.close()
 
-    def _follow(self, present: Present, member: int) -> int:
+    def _seated(self) -> RankWork | int:
         # The first that leads may be lost in the roll call, and so may its successor.
-        patience_s = 3 * self._task.deadline_s + LEADER_SLACK_S
+        roll_s = max(3 * self._task.deadline_s, self._task.muster.start_s)
+        patience_s = roll_s + LEADER_SLACK_S
         assignment = self._channel.hear_or_end(ASSIGNMENT, Assignment, patience_s)
         if assignment is None:
             end = self._channel.hear(ENDED, End, LEADER_SLACK_S)
             return end.exit_code if end else self._no_verdict()
-        if member >= len(assignment.seats):
+        if self._member >= len(assignment.seats):
             who = self._who
             raise LaunchError(f"rank {who.rank} on {who.host} came when the ranks were complete")
-        return self._work(assignment, present, member).run()
+        return self._work(assignment)
 
-    def _work(self, assignment: Assignment, present: Present, member: int) -> RankWork:
-        seat = assignment.seats[member]
+    def _work(self, assignment: Assignment) -> RankWork:
+        seat = assignment.seats[self._member]
         journal = Journal(Path(assignment.run_dir), seat)
-        journal.write([present])
+        journal.write([self._present])
         ranks = Path(assignment.run_dir) / "ranks"
         self._where.keep_files(ranks / f"{seat}.box", ranks / f"{seat}.stack")
         self._post.run_dir = assignment.run_dir
@@ -188,7 +225,10 @@ class Rank:
             # Only who watches needs what it takes.
             watching = import_module("ddpcheck.engine.watching")
             make = partial(
-                watching.WatchWork, watch=settings, leave=partial(self._leave_script, member)
+                watching.WatchWork,
+                watch=settings,
+                leave=self._leave_script,
+                early=self._early,
             )
         return make(
             settings=settings,

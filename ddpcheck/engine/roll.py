@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from ddpcheck.engine.entries import Present
 from ddpcheck.launch.identity import Identity
@@ -24,13 +25,30 @@ def seats_of(claimed: Sequence[int], world_size: int) -> list[int]:
     return [order.index(member) for member in range(len(claimed))]
 
 
-def is_one_starting(environ: Mapping[str, str], members: Sequence[Present]) -> bool:
-    """Return whether a rank of this job that has not come runs on this machine.
+class Muster:
+    """How long the roll call waits for ranks.
 
-    Importing torch takes long on a busy machine, and longer for one rank than for another.
+    That is ``roll_s`` (0: the run's deadline), and ``start_s`` more for one seen to be starting.
     """
-    came = {member.rank for member in members}
-    return any(each.rank not in came for each in ranks_here(environ))
+
+    roll_s = 0.0
+    start_s = 60.0
+
+    def is_one_starting(self, members: Sequence[Present]) -> bool:
+        """Return whether a rank of this job that has not come runs on this machine.
+
+        Importing torch takes long on a busy machine, and longer for one rank than for another.
+        """
+        came = {member.rank for member in members}
+        return any(each.rank not in came for each in ranks_here(os.environ))
+
+    def absence(self) -> str:
+        """Return what is known of those that are not among the members."""
+        return "never came"
+
+    def refusal(self, _members: Sequence[Present]) -> str:
+        """Return why these members can never make up the job, or ''."""
+        return ""
 
 
 def described(run_id: str, settings: RunSettings, who: Identity, members: Sequence[Present]) -> Run:

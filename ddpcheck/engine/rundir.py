@@ -17,6 +17,8 @@ from ddpcheck.report import Report, Run, write_report
 
 # Stands in a run directory, until the run has a report, when its parent was made for it.
 FIRST_NAME = ".first"
+# Stands there when a script was stopped after its report: what it has not done is no fault.
+STOPPED_NAME = ".stopped"
 
 
 def new_run_id() -> str:
@@ -82,6 +84,17 @@ def point_latest_to(run_dir: Path) -> None:
         draft.replace(link)
     with suppress(OSError):
         draft.unlink(missing_ok=True)
+
+
+def note_stop(run_dir: Path) -> None:
+    """Write down that the script has been stopped, since there is a report."""
+    with suppress(OSError):
+        (run_dir / STOPPED_NAME).touch()
+
+
+def is_stopped(run_dir: Path) -> bool:
+    """Return whether the script has been stopped in the middle."""
+    return (run_dir / STOPPED_NAME).exists()
 
 
 def discard(run_dir: Path) -> None:

@@ -2,32 +2,35 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from threading import Thread
 from typing import Any
 
 from ddpcheck.check import Stage
-from ddpcheck.engine.blackbox import GROUPS_SUFFIX
+from ddpcheck.engine.blackbox import GROUPS_SUFFIX, BlackBox
 from ddpcheck.engine.channel import Decision, End
-from ddpcheck.engine.entries import Ended, Entry, Skipped
+from ddpcheck.engine.entries import Ended, Entry, Refused, Skipped
 from ddpcheck.engine.group import abort_group
 from ddpcheck.engine.groups import Groups
 from ddpcheck.engine.plan import UNBOUNDED_S
 from ddpcheck.engine.probing import RAISED_BY_CODE, crash_of, outcome
+from ddpcheck.engine.rundir import note_stop
 from ddpcheck.engine.standstill import Standstill
 from ddpcheck.engine.work import LEADER_SLACK_S, RankWork, facts_or_raise
 from ddpcheck.errors import ExitCode
 from ddpcheck.launch.host import ENDED
+from ddpcheck.launch.own_ranks import STARTS_OWN
 from ddpcheck.measures.moments import Moments
 from ddpcheck.settings import WatchSettings
 from ddpcheck.watch.calls import recorded_calls
 from ddpcheck.watch.hooks import Hooks
-from ddpcheck.watch.script import run_script, script_part
+from ddpcheck.watch.own_ranks import OwnRanks
+from ddpcheck.watch.rendezvous import Rendezvous
+from ddpcheck.watch.script import run_script, show_raised, status_of
 from ddpcheck.watch.stream import EventStream
 
 SCRIPT = f"{Stage.WATCH.value}/script"
@@ -38,42 +41,98 @@ BEHIND = "the device has not come to its numbers: it waits in a collective befor
 
 
 @dataclass
+class Relay:
+    """Takes calls down wherever they are to be noted by now, if anywhere."""
+
+    box: BlackBox | None = None
+
+    def enter_call(self, what: str, site: str) -> Any:
+        """Note that the main thread enters a collective."""
+        return self.box.enter_call(what, site) if self.box else None
+
+    def leave_call(self, call: Any) -> None:
+        """Note that it has left this collective."""
+        if self.box and call is not None:
+            self.box.leave_call(call)
+
+
+@dataclass(frozen=True)
+class Eyes:
+    """What looks on, whether or not it is known yet which rank this is."""
+
+    hooks: Hooks
+    relay: Relay
+    groups: Groups
+    recording: AbstractContextManager[None]
+
+    def open(self) -> None:
+        """Look on from here; nobody is told until the hooks are given a stream."""
+        self.hooks.install()
+        self.recording.__enter__()
+        self.groups.install()
+
+    def close(self) -> None:
+        """Look on no longer."""
+        self.hooks.close()
+        self.groups.close()
+        self.recording.__exit__(None, None, None)
+
+
+def eyes(steps: int = 0, on_enough: Callable[[], None] = lambda: None) -> Eyes:
+    """Return what looks on, and calls ``on_enough`` after so many steps of a process that is no rank."""
+    hooks, relay = Hooks(lambda _: EventStream({}), steps, on_enough), Relay()
+    groups = Groups(lambda *told: hooks.stream().emit(*told), None)
+    recording = recorded_calls(relay, groups, begins=hooks.called, returned=hooks.meetings.told)
+    return Eyes(hooks, relay, groups, recording)
+
+
+@dataclass
 class WatchWork(RankWork):
-    """The one stage of ``ddpcheck watch`` on one rank; ``leave`` ends all that is beside it."""
+    """The one stage of ``ddpcheck watch`` on one rank; ``leave`` ends all that is beside it.
+
+    It runs the script (``run``), or looks on from ``begin`` to ``end`` while others run it:
+    those that have had hooks on it from ``early`` on.
+    """
 
     watch: WatchSettings
     leave: Callable[[], None]
+    early: Eyes | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self._code: int | None = None
         self._has_raised = False
         self._observers: dict[str, Any] = {}
-        self._hooks = Hooks(self._begin_stream, self.watch.steps, self._enough)
-        file = self.journal.path.with_suffix(GROUPS_SUFFIX)
-        self._groups = Groups(lambda *told: self._hooks.stream().emit(*told), file)
-        self._recording = recorded_calls(
-            self.whereabouts.box,
-            self._groups,
-            begins=self._hooks.called,
-            returned=self._hooks.meetings.told,
-        )
+        self._guards: list[Rendezvous | OwnRanks] = []
+        self._eyes = self.early or eyes()
 
     def run(self) -> int:
         """Run the script under the observers; return the verdict's exit code, or the script's."""
-        # The store of the run is at MASTER_PORT, as a launcher's own would be.
-        os.environ["TORCHELASTIC_USE_AGENT_STORE"] = "True"
-        os.environ.setdefault("TORCHELASTIC_RESTART_COUNT", "0")  # torch 2.4 reads it then
-        self._hooks.install()
-        self._recording.__enter__()
-        self._groups.install()
-        self.whereabouts.groups = self._groups
+        self._guards = [
+            Rendezvous(self.who.world_size, self._claim, self._refuse),
+            OwnRanks(self._refuse_ranks),
+        ]
+        for each in self._guards:
+            each.install()
+        self._eyes.open()
+        self.begin()
+        return self.end(self._run_script())
+
+    def begin(self) -> None:
+        """Look on from here."""
+        self._hooks = self._eyes.hooks
+        self._hooks.tell(self._begin_stream, self.watch.steps, self._enough)
+        self._eyes.relay.box = self.whereabouts.box
+        self._eyes.groups.keep(self.journal.path.with_suffix(GROUPS_SUFFIX))
+        self.whereabouts.groups = self._eyes.groups
         self.whereabouts.standstill = Standstill(on_gpu=False)  # which device it uses will be seen
         self.whereabouts.seen_so_far = self._seen_so_far
         self.whereabouts.moments_since = self._moments_since
         self.whereabouts.enter(SCRIPT, UNBOUNDED_S)
-        status = self._run_script()
-        if self._code is not None:  # the report came before, and the script went on by itself
+
+    def end(self, status: int) -> int:
+        """Conclude, unless the report came before; return its exit code, or the script's."""
+        if self._code is not None:  # the script went on by itself
             return status
         return self._conclude(at_end=True) or status
 
@@ -81,19 +140,20 @@ class WatchWork(RankWork):
         try:
             run_script(self.watch.script, is_module=self.watch.is_module)
         except SystemExit as end:
-            status = _status(end)
+            status = status_of(end)
             if status:
-                self._end_with(end)
+                self.raised(end)
             return status
         except RAISED_BY_CODE as error:
-            verdict = self._verdict()
+            verdict = self.verdict()
             if verdict is not None:  # another rank has left after it, as it may
                 return verdict.exit_code
-            self._tell_of(error)
+            show_raised(error)
+            self.raised(error)
             return 1
         return 0
 
-    def _verdict(self) -> End | None:
+    def verdict(self) -> End | None:
         """Return the end of the run if it came while the script was still watched, and ends it."""
         goes_on = self._code is not None or self.whereabouts.spared is not None
         with suppress(RuntimeError):  # the store may have gone
@@ -101,14 +161,7 @@ class WatchWork(RankWork):
                 return self.channel.read_message(ENDED, End)
         return None
 
-    def _tell_of(self, error: BaseException) -> None:
-        """Show what the script raised, as Python would, and let the others know of it."""
-        trace = script_part(error.__traceback__)
-        sys.excepthook(type(error), error.with_traceback(trace), trace)
-        sys.stderr.flush()
-        self._end_with(error)
-
-    def _end_with(self, error: BaseException) -> None:
+    def raised(self, error: BaseException) -> None:
         """Let the others know, who may wait for this rank, unless the report has come."""
         if self._code is None:
             self._hooks.raised(error)
@@ -158,16 +211,47 @@ class WatchWork(RankWork):
     def _enough(self) -> None:
         """Report in the middle of the script; then let it go on by itself, or end it."""
         code = self._conclude(at_end=False)
-        if self.watch.then == "stop":
+        if self.watch.then == "stop" and self.early is None:
             raise SystemExit(code)
+        if self.watch.then == "stop":
+            # Who started this rank is stopped as well: to it the rank has done its work.
+            note_stop(Path(self.assignment.run_dir))
+            raise SystemExit(0)
+
+    def _claim(self, rank: int) -> bool:
+        """Return whether no other process has said that it is this rank of the script's group."""
+        return self.channel.claim(f"script-rank/{rank}", f"{self.seat}")
+
+    def _refuse_ranks(self, found: str, can_follow: bool) -> None:
+        """End the run of a script that starts ranks of its own; started once, it is followed."""
+        which = f"{found} in rank {self.seat} of {self.context.world_size}"
+        if can_follow and self.who.launcher == "ddpcheck":
+            self._refuse(f"{which}: the script is started again, once, and followed", STARTS_OWN)
+        elif can_follow:
+            self._refuse(
+                f"{which}: start the script without a launcher: ddpcheck watch SCRIPT ARGS"
+            )
+        else:
+            self._refuse(
+                f"{which}, which are not followed: start what they run by torchrun "
+                "--nproc-per-node 2 -m ddpcheck watch SCRIPT ARGS"
+            )
+
+    def _refuse(self, message: str, code: int = ExitCode.USAGE) -> None:
+        """End the run, for all ranks, with what the user has to change."""
+        (step,) = self.steps
+        self._take_off()
+        self.channel.tell(f"{step.stage.value}/{self.seat}", [Refused(message)])
+        self.channel.alarm()
+        self.channel.hear(ENDED, End, LEADER_SLACK_S)
+        self._code = code
+        self.leave()
+        raise SystemExit(self._code)
 
     def _conclude(self, *, at_end: bool) -> int:
         """Tell what the observers saw, hear the verdict, and end what is beside the script."""
         stream = self._hooks.stream()
-        self._hooks.close()
-        self._groups.close()
-        self._recording.__exit__(None, None, None)
-        self.whereabouts.leave()
+        self._take_off()
         if self.whereabouts.spared is not None:  # its part of the report is written
             self._code = self.whereabouts.spared
             self.leave()
@@ -180,7 +264,7 @@ class WatchWork(RankWork):
                 self._measure(check, facts_or_raise(self._observers[check.id].facts, raised))
             )
         midway = "" if at_end else self.watch.then
-        called = (self.whereabouts.box.digest, midway, self._groups.digests())
+        called = (self.whereabouts.box.digest, midway, self._eyes.groups.digests())
         last = Ended(step.stage.value, self.journal.broken, *called)
         self.channel.tell(f"{step.stage.value}/{self.seat}", [*told, last])
         self.journal.write([last])
@@ -192,12 +276,8 @@ class WatchWork(RankWork):
         self.leave()
         return self._code
 
-
-def _status(end: SystemExit) -> int:
-    """Return the exit code that Python would end with, and say what it would say."""
-    if end.code is None:
-        return 0
-    if isinstance(end.code, int):
-        return end.code
-    sys.stderr.write(f"{end.code}\n")
-    return 1
+    def _take_off(self) -> None:
+        self._eyes.close()
+        for each in reversed(self._guards):
+            each.close()
+        self.whereabouts.leave()

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerContext, ForkServerProcess
@@ -32,6 +33,8 @@ LOOPBACK = "127.0.0.1"
 # Once one rank has left, the others follow within this time, or are ended.
 FOLLOW_S = 4.0
 LOOK_S = 0.5
+BACKLOG = 1024
+STORE_PORT = "DDPCHECK_STORE_PORT"
 
 RankMain = Callable[[Any], int]
 
@@ -65,11 +68,35 @@ def launch_local(
     ``FOLLOW_S`` to come to their end, and so does SIGTERM; a second one gives them none, and
     is raised.
     """
+
+    def environs(port: int) -> list[dict[str, str]]:
+        return [rank_environment(rank, world_size, port) for rank in range(world_size)]
+
+    watch = partial(_Watch, silence_s=silence_s, patient=patient)
+    return _launch(rank_main, argument, environs, watch)
+
+
+def launch_script(script_main: RankMain, argument: object, is_over: Callable[[], bool]) -> Ending:
+    """Run ``script_main(argument)`` in one process, which is no rank, but may start ranks.
+
+    It finds the port of the store in its environment, as ``STORE_PORT``. Once ``is_over`` says so,
+    it is ended like a rank that has not followed the others, and so is all that it has started.
+    """
+    watch = partial(_Watch, silence_s=float("inf"), patient=True, is_over=is_over)
+    return _launch(script_main, argument, lambda port: [{STORE_PORT: str(port)}], watch)
+
+
+def _launch(
+    rank_main: RankMain,
+    argument: object,
+    environs: Callable[[int], list[dict[str, str]]],
+    watch: Callable[[Sequence[ForkServerProcess], Connection], _Watch],
+) -> Ending:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([PRELOAD])
     with _deaf_to_requests_to_end():
         forkserver.ensure_running()
-    with socket.create_server((LOOPBACK, 0), backlog=world_size * 4) as listener:
+    with socket.create_server((LOOPBACK, 0), backlog=BACKLOG) as listener:
         port: int = listener.getsockname()[1]
         receiver, sender = context.Pipe(duplex=False)
         host = context.Process(target=_host_store, args=(listener, receiver), daemon=True)
@@ -78,15 +105,27 @@ def launch_local(
     ranks: list[ForkServerProcess] = []
     try:
         with _hearing_sigterm():
-            for rank in range(world_size):
-                environ = rank_environment(rank, world_size, port)
-                ranks.append(_start_rank(context, rank_main, argument, environ))
-            return _Watch(ranks, sender, silence_s, patient=patient).until_all_left()
+            for environ in environs(port):
+                # One by one: those that have begun are ended when a signal comes in between.
+                ranks += [_start_rank(context, rank_main, argument, environ)]
+            return watch(ranks, sender).until_all_left()
     finally:
         for process in [*ranks, host]:
-            process.kill()
+            _end_with_its_children(process)
             process.join()
         sender.close()
+
+
+def _end_with_its_children(process: ForkServerProcess) -> None:
+    """End a process if it has not ended, and what it has started: nobody waits for that then."""
+    started: list[psutil.Process] = []
+    if process.is_alive():
+        with suppress(psutil.Error):
+            started = psutil.Process(process.pid).children(recursive=True)
+    process.kill()
+    for child in started:
+        with suppress(psutil.Error):
+            child.kill()
 
 
 @dataclass(frozen=True)
@@ -165,8 +204,10 @@ class _Watch:
         silence_s: float,
         *,
         patient: bool,
+        is_over: Callable[[], bool] = lambda: False,
     ) -> None:
         self._patient = patient
+        self._is_over = is_over
         self._ranks = ranks
         self._host = host
         self._silence_s = silence_s
@@ -208,6 +249,8 @@ class _Watch:
                 self._host.send((process.pid, departure.ended_by))
             if departure.exit_code or not self._patient:
                 self._until = min(self._until, time.monotonic() + FOLLOW_S)
+        if self._until == float("inf") and self._is_over():
+            self._until = time.monotonic() + FOLLOW_S
         self._see_whether_all_are_stopped()
 
     def _see_whether_all_are_stopped(self) -> None:
@@ -235,7 +278,7 @@ def _be_rank(rank_main: RankMain, argument: object, environ: Mapping[str, str]) 
     # The parent decides what Ctrl-C means, until the rank's own code does.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ.update(environ)
-    if "OMP_NUM_THREADS" not in os.environ:
+    if "OMP_NUM_THREADS" not in os.environ and "LOCAL_WORLD_SIZE" in environ:
         cores = len(os.sched_getaffinity(0))
         torch.set_num_threads(max(1, cores // int(environ["LOCAL_WORLD_SIZE"])))
     try:

@@ -81,6 +81,14 @@ class Hooks:
         self._has_gone_backward = False
         self.step = 0
 
+    def tell(
+        self, begin: Callable[[str], EventStream], steps: int, on_enough: Callable[[], None]
+    ) -> None:
+        """From now on tell this stream; what came before is forgotten."""
+        self._begin, self._enough, self._on_enough = begin, steps, on_enough
+        self._stream = self._live = self._optimizer = None
+        self.step = 0
+
     def install(self) -> None:
         """Put the hooks on."""
         self._handles = [

@@ -44,6 +44,23 @@ def _as_started(words: Sequence[str], *, is_module: bool) -> Generator[None]:
         sys.argv, sys.path = argv, path
 
 
+def status_of(end: SystemExit) -> int:
+    """Return the exit code that Python would end with, and say what it would say."""
+    if end.code is None:
+        return 0
+    if isinstance(end.code, int):
+        return end.code
+    sys.stderr.write(f"{end.code}\n")
+    return 1
+
+
+def show_raised(error: BaseException) -> None:
+    """Show what the script raised, as Python would."""
+    trace = script_part(error.__traceback__)
+    sys.excepthook(type(error), error.with_traceback(trace), trace)
+    sys.stderr.flush()
+
+
 def script_part(trace: TracebackType | None) -> TracebackType | None:
     """Return a traceback from where the script's own code begins, as Python would show it."""
     while trace is not None and trace.tb_next is not None and _is_on_the_way(trace):
