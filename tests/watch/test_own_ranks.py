@@ -73,7 +73,9 @@ def test_a_rank_that_dies_is_named(tmp_path: Path) -> None:
 
 def test_a_rank_that_raises_before_it_has_a_group_is_named(tmp_path: Path) -> None:
     ended = started(tmp_path, "fork", "--fault", "raise-early")
-    finding = error_of(ended)
+    raised = [each for each in ended.report.findings if each.id == "gradients/step-raised"]
+    # On a busy machine the other rank is late for its end, and told as well.
+    (finding,) = [each for each in raised if each.severity is Severity.ERROR]
     assert finding.ranks == (1,)
     assert "no such dataset" in finding.message
     assert ended.took_s < BOUND_S
