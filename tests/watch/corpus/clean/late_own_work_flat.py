@@ -10,13 +10,13 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel as DDP
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
-LOG_PICTURES_EVERY = 10
+LOG_PICTURES_EVERY = 20
 
 
 class Tracker:
     """Sends what it is given to the server of the experiments, and waits for its answer."""
 
-    round_trip = 0.035
+    round_trip = 0.08
 
     def __init__(self):
         self.sent = 0

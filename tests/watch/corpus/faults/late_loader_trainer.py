@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
-NETWORK_LATENCY = 0.008
+NETWORK_LATENCY = 0.012
 
 
 class Reviews(Dataset):

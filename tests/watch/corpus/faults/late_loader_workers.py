@@ -52,7 +52,7 @@ def main():
     dist.init_process_group("gloo")
     rank = dist.get_rank()
     torch.manual_seed(0)
-    clips = Clips(seek_s=0.04 if rank == 0 else 0.0)
+    clips = Clips(seek_s=0.07 if rank == 0 else 0.0)
     sampler = DistributedSampler(clips)
     loader = DataLoader(clips, args.batch_size, sampler=sampler, num_workers=2)
     model = DDP(build())

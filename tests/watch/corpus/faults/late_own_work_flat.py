@@ -20,7 +20,7 @@ LOG_PICTURES_EVERY = 1
 class Tracker:
     """Sends what it is given to the server of the experiments, and waits for its answer."""
 
-    round_trip = 0.035
+    round_trip = 0.08
 
     def __init__(self):
         self.sent = 0
