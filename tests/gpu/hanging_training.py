@@ -44,6 +44,7 @@ def main(fault: str) -> None:
     net = nn.Sequential(nn.Linear(64, 128), nn.BatchNorm1d(128), nn.Linear(128, 1)).cuda()
     model = DistributedDataParallel(net)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    loss = torch.zeros(())
     for epoch in range(2):
         for step in range(6):
             if fault == "skips-on-rank-1" and rank == 1 and (epoch, step) == (0, 3):
