@@ -131,8 +131,9 @@ def late_by_own_work(blocks: Mapping[int, Sequence[Block]]) -> list[Late]:
 def _later_s(rank: int, blocks: Mapping[int, Sequence[Block]]) -> float:
     """Return by how much a rank comes later to the model than the others, by the median."""
     before = {r: [each.loader_s + each.own_s for each in own] for r, own in blocks.items()}
-    others = zip(*(own for other, own in before.items() if other != rank), strict=False)
-    return median(own - median_low(block) for own, block in zip(before[rank], others, strict=False))
+    count = min(map(len, before.values()))
+    usual_s = [median_low(before[r][at] for r in before if r != rank) for at in range(count)]
+    return median(before[rank][at] - usual_s[at] for at in range(count))
 
 
 def loader_share(blocks: Sequence[Block]) -> float:
