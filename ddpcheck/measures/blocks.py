@@ -124,8 +124,16 @@ def late_by_own_work(blocks: Mapping[int, Sequence[Block]]) -> list[Late]:
 
     In it, a rank may have waited for the loader of another: then both come to the model together.
     """
-    before = {each.rank for each in late_ranks(blocks, lambda each: each.loader_s + each.own_s)}
-    return [each for each in late_ranks(blocks, lambda each: each.own_s) if each.rank in before]
+    late = late_ranks(blocks, lambda each: each.own_s)
+    return [each for each in late if _later_s(each.rank, blocks) >= WAITED_RATIO * each.late_s]
+
+
+def _later_s(rank: int, blocks: Mapping[int, Sequence[Block]]) -> float:
+    """Return by how much a rank comes later to the model than the others, by the median."""
+    before = {r: [each.loader_s + each.own_s for each in own] for r, own in blocks.items()}
+    count = min(map(len, before.values()))
+    usual_s = [median_low(before[r][at] for r in before if r != rank) for at in range(count)]
+    return median(before[rank][at] - usual_s[at] for at in range(count))
 
 
 def loader_share(blocks: Sequence[Block]) -> float:
