@@ -38,7 +38,6 @@ if it has any, are such objects too, and receive each event before it:
                               what torch noted of it, these are to be loaded
     on_scheduled(scheduler, location)    a learning rate scheduler made a step, not as a part of another
     on_called(call)           a collective of torch.distributed returned; see ``meetings.Called``
-    on_sharded(module, mesh, location)   fully_shard was called on a module
     on_joint(ranks)           a backward pass made a collective among these ranks; told once for each
     on_dropped(what, location)   an asynchronous collective was called, and its handle thrown away
 
