@@ -192,7 +192,9 @@ def another_venv(folder: Path, customization: str) -> str:
     (packages / "others.pth").write_text(
         f"{sysconfig.get_path('purelib')}\n{Path(__file__).parent.parent}\n"
     )
-    (packages / "sitecustomize.py").write_text(customization)
+    # Debian's Python has a sitecustomize of its own, before that of any venv.
+    (packages / "customization.py").write_text(customization)
+    (packages / "then.pth").write_text("import customization\n")
     return str(folder / "bin" / "python")
 
 
