@@ -43,7 +43,7 @@ LIMITS = {True: Limits(0.05, 1.0), False: Limits(0.08, 0.25)}
 STRETCHES = {
     Profile.QUICK: {True: (1, 1), False: (1, 1)},
     Profile.STANDARD: {True: (1, 1), False: (6, 20)},
-    Profile.FULL: {True: (20, 60), False: (20, 60)},
+    Profile.FULL: {True: (20, 120), False: (20, 60)},
 }
 
 
