@@ -76,7 +76,7 @@ def _speed(ctx: Context, trial: Trial, case: Case, agreed: Agreement) -> Speed |
             return None
         raise
     quarter_s, _, three_quarters_s = quantiles(took_s, n=4)
-    of_interest = ctx.profile is Profile.FULL or case.size * ITEM_BYTES <= MIB
+    of_interest = ctx.profile is Profile.FULL or case.size * ITEM_BYTES <= KIB
     wire = wire_s(kind, call) if of_interest else None
     if ctx.on_gpu:
         torch.cuda.empty_cache()
