@@ -141,7 +141,8 @@ class Groups:
                 here, there = dist.get_rank(), dist.get_global_rank(group, peer)
                 pair = (here, there) if is_sender else (there, here)
                 record = self._record(between(*pair), pair)
-                record.leave_call(record.enter_call(f"a transfer {pair[0]} to {pair[1]}", ""))
+                what = f"a transfer {pair[0]} to {pair[1]}"
+                record.leave_call(record.enter_call(what, str(users_line() or "")))
             return original(group, tensors, peer, *more)
 
         return passed

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from ddpcheck.measures.deviation import deviants, other_count, other_digest, other_place
 from ddpcheck.measures.testimony import State, Testimony
-from ddpcheck.measures.waiting import RECEIVING, in_vain, is_under_way, unlike_in_group
+from ddpcheck.measures.waiting import in_vain, is_receiving, is_under_way, unlike_in_group
 
 # What launchers, schedulers and users send to end a job.
 ASKED = ("SIGTERM", "SIGINT", "SIGHUP")
@@ -169,7 +169,7 @@ def _outside(told: Mapping[int, Testimony]) -> dict[int, Ruling]:
 def _in_groups(told: Mapping[int, Testimony]) -> dict[int, Ruling]:
     """Return those that others wait for in vain in a group that a script has made."""
     vain = in_vain(told)
-    kind = Kind.STALLED if all(told[rank].waits in RECEIVING for rank in vain) else Kind.OTHER_CALL
+    kind = Kind.STALLED if all(is_receiving(told[rank]) for rank in vain) else Kind.OTHER_CALL
     return {
         rank: Ruling(Kind.ABSENT_FROM_CALL, reason)
         if told[rank].state is State.ENDED

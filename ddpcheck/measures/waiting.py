@@ -11,7 +11,7 @@ from ddpcheck.measures.words import spans
 
 WORLD = ""
 # How a rank is seen to wait for what another one sends: in recv itself, or by a handle.
-RECEIVING = ("recv", "irecv", "wait")
+_RECEIVING = ("recv", "irecv", "wait")
 
 
 class Wait(NamedTuple):
@@ -20,6 +20,11 @@ class Wait(NamedTuple):
     group: GroupCalls
     call: Call
     absent: tuple[int, ...]
+
+
+def is_receiving(own: Testimony) -> bool:
+    """Return whether a rank waits for what another one sends; NCCL's pending calls name both."""
+    return own.waits.startswith(_RECEIVING)
 
 
 def waits_of(told: Mapping[int, Testimony]) -> dict[int, Wait]:
@@ -47,7 +52,7 @@ def _sorted(groups: Collection[GroupCalls]) -> list[GroupCalls]:
 def _unsent(rank: int, told: Mapping[int, Testimony], group: GroupCalls) -> Call | None:
     """Return the first transfer that a rank waits to receive and that has not been sent."""
     sender = group.ranks[0] if group.ranks else rank
-    if sender == rank or not told[rank].waits.startswith(RECEIVING):
+    if sender == rank or not is_receiving(told[rank]):
         return None
     sent = _reach(told[sender], group) if sender in told else 0
     return next((call for call in group.calls if call.number > sent), None)
@@ -153,8 +158,9 @@ def _calls_on(own: Testimony, name: str) -> tuple[Call, ...]:
 
 def _waiting(wait: Wait) -> str:
     if wait.group.is_between:
-        sender = wait.absent[0]
-        return f"waits for its transfer {wait.call.number} from rank {sender}, which was not sent"
+        asked = f", asked for at {wait.call.site}," if wait.call.site else ","
+        transfer = f"its transfer {wait.call.number} from rank {wait.absent[0]}"
+        return f"waits for {transfer}{asked} which was not sent"
     return f"waits in {_shown(wait)}, which rank {spans(wait.absent)} has not entered"
 
 

@@ -24,7 +24,7 @@ def watched(tmp_path: Path, fault: str) -> Ended:
     [
         ("evaluates-on-rank-0", "ranks/other-collective", "broadcast float32[256]"),
         ("skips-on-rank-1", "ranks/other-collective", "in main"),
-        ("both-receive", "ranks/stalled", "waits in recv 0<-1"),
+        ("both-receive", "ranks/stalled", "from rank 1, asked for at"),
         ("other-order", "ranks/other-collective", "hanging_training.py:30"),
     ],
 )

@@ -135,11 +135,16 @@ def test_a_receive_without_a_sender_and_where_that_one_is_instead() -> None:
         1: rank(sent(0, 1, 3), where="wait"),
     }
     assert named(told) == dict.fromkeys((0, 1), Kind.OTHER_CALL)
-    assert "transfer 3 from rank 0, which was not sent" in inquest(told)[1].reason
+    asked = f"transfer 3 from rank 0, asked for at {SITE}, which was not sent"
+    assert asked in inquest(told)[1].reason
 
 
-def test_ranks_that_all_receive_are_stalled() -> None:
-    told = {0: rank(sent(1, 0, 1), where="recv"), 1: rank(sent(0, 1, 1), where="recv")}
+@pytest.mark.parametrize("where", ["recv", "recv {}<-{}"])
+def test_ranks_that_all_receive_are_stalled(where: str) -> None:
+    told = {
+        0: rank(sent(1, 0, 1), where=where.format(0, 1)),
+        1: rank(sent(0, 1, 1), where=where.format(1, 0)),
+    }
     assert set(named(told).values()) == {Kind.STALLED}
 
 
