@@ -6,7 +6,6 @@ Each is replaced under the names by which scripts find it, and told of after it 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from os import PathLike, fspath
 from typing import Any
 
@@ -18,7 +17,7 @@ from torch._C import _is_tracing
 from torch._C._functorch import is_functorch_wrapped_tensor
 
 from ddpcheck.watch.callsite import users_line
-from ddpcheck.watch.replaced import Around, Replaced
+from ddpcheck.watch.replaced import Replaced, Tell
 
 Emit = Callable[..., None]
 
@@ -34,9 +33,9 @@ GATHERED = {
 
 
 class Functions:
-    """Tells ``saved``, ``loaded``, ``scaled``, ``split``, ``sharded``, ``averaged``, ``gathered``.
+    """Tells ``saved``, ``loaded``, ``scaled``, ``split``, ``averaged`` and ``gathered``.
 
-    See ``stream``.
+    And of what is sharded, ``sharding`` before and ``sharded`` after it. See ``stream``.
     """
 
     def __init__(self, emit: Emit) -> None:
@@ -46,32 +45,22 @@ class Functions:
     def install(self) -> None:
         """Put them in the places of torch's own."""
         for owner, name, tell in self._places():
-            if hasattr(owner, name):
-                self._replaced.put(owner, name, self._telling(tell))
+            self._replaced.tell_after(owner, name, tell)
+        if hasattr(torch.distributed.fsdp, "fully_shard"):
+            self._replaced.tell_after(torch.distributed.fsdp, "fully_shard", self._sharded)
+            self._replaced.tell_before(torch.distributed.fsdp, "fully_shard", self._sharding)
 
     def close(self) -> None:
         """Put torch's own back."""
         self._replaced.close()
 
-    def _places(self) -> Iterator[tuple[Any, str, Callable[..., None]]]:
+    def _places(self) -> Iterator[tuple[Any, str, Tell]]:
         yield torch, "save", self._saved
         yield nn.Module, "load_state_dict", self._loaded
         yield torch.utils.data, "random_split", self._split
-        yield torch.distributed.fsdp, "fully_shard", self._sharded
         yield torch.amp.GradScaler, "step", self._scaled
         yield torch.nn.functional, "cross_entropy", self._averaged
         yield torch.nn.functional, "nll_loss", self._averaged
-
-    def _telling(self, tell: Callable[..., None]) -> Around:
-        def told(original: Around, *arguments: Any, **named: Any) -> Any:
-            result = original(*arguments, **named)
-            if not torch.compiler.is_compiling():  # what a compiler reads is the original alone
-                # What a script may pass there is more than is foreseen here: it must not notice.
-                with suppress(Exception):
-                    tell(result, arguments, named)
-            return result
-
-        return told
 
     def _saved(self, _result: Any, arguments: Any, named: Any) -> None:
         value, file = _first_two(arguments, named, "obj", "f")
@@ -92,8 +81,11 @@ class Functions:
         dataset, _ = _first_two(arguments, named, "dataset", "lengths")
         self._emit("split", dataset, tuple(result), users_line())
 
+    def _sharding(self, arguments: Any, named: Any) -> None:
+        self._emit("sharding", _sharded_module(arguments, named), users_line())
+
     def _sharded(self, _result: Any, arguments: Any, named: Any) -> None:
-        module = arguments[0] if arguments else named.get("module")
+        module = _sharded_module(arguments, named)
         self._emit("sharded", module, named.get("mesh"), users_line())
 
     def _averaged(self, result: Any, arguments: Any, named: Any) -> None:
@@ -112,6 +104,10 @@ class Functions:
         _, tensor = _first_two(arguments, named, "", GATHERED[name])
         if _is_plain(tensor) and tensor.grad_fn is not None:
             self._emit("gathered", tensor, users_line())
+
+
+def _sharded_module(arguments: Any, named: Any) -> Any:
+    return arguments[0] if arguments else named.get("module")
 
 
 def _is_plain(tensor: Any) -> bool:

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
+import torch
+
 Around = Callable[..., Any]
+# Takes the arguments of a call, and those by name; after it, what it returned before them.
+Tell = Callable[..., None]
 
 
 class Replaced:
@@ -34,8 +39,34 @@ class Replaced:
         setattr(owner, name, wrapped)
         self._undo.append(undo)
 
+    def tell_before(self, owner: Any, name: str, tell: Tell) -> None:
+        """Have ``tell(arguments, named)`` called before each call of it."""
+
+        def told(original: Around, *arguments: Any, **named: Any) -> Any:
+            _heard(tell, arguments, named)
+            return original(*arguments, **named)
+
+        self.put(owner, name, told)
+
+    def tell_after(self, owner: Any, name: str, tell: Tell) -> None:
+        """Have ``tell(result, arguments, named)`` called when a call of it has returned."""
+
+        def told(original: Around, *arguments: Any, **named: Any) -> Any:
+            result = original(*arguments, **named)
+            _heard(tell, result, arguments, named)
+            return result
+
+        self.put(owner, name, told)
+
     def close(self) -> None:
         """Put torch's own back."""
         for undo in reversed(self._undo):
             undo()
         self._undo = []
+
+
+def _heard(tell: Tell, *what: Any) -> None:
+    if not torch.compiler.is_compiling():  # what a compiler reads is the original alone
+        # What a script may pass there is more than is foreseen here: it must not notice.
+        with suppress(Exception):
+            tell(*what)

@@ -11,7 +11,7 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 
 from ddpcheck.checks.memory.model_on_every_rank import Facts, Observer
-from ddpcheck.watch.transfers import Transfers
+from ddpcheck.watch.functions import Functions
 
 
 @pytest.fixture
@@ -22,12 +22,12 @@ def observer(tmp_path: Path) -> Iterator[Observer]:
         if event == "sharding":
             observer.on_sharding(*values)
 
-    transfers = Transfers(emit)
-    transfers.install()
+    functions = Functions(emit)
+    functions.install()
     dist.init_process_group("gloo", init_method=f"file://{tmp_path}/met", rank=0, world_size=1)
     yield observer
     dist.destroy_process_group()
-    transfers.close()
+    functions.close()
 
 
 def sharded(observer: Observer, device: str) -> Facts:
