@@ -82,7 +82,9 @@ def eyes(steps: int = 0, on_enough: Callable[[], None] = lambda: None) -> Eyes:
     """Return what looks on, and calls ``on_enough`` after so many steps of a process that is no rank."""
     hooks, relay = Hooks(lambda _: EventStream({}), steps, on_enough), Relay()
     groups = Groups(lambda *told: hooks.stream().emit(*told), None)
-    recording = recorded_calls(relay, groups, begins=hooks.called, returned=hooks.meetings.told)
+    recording = recorded_calls(
+        relay, groups, begins=hooks.called, returned=hooks.meetings.told, made=hooks.meetings.made
+    )
     return Eyes(hooks, relay, groups, recording)
 
 

@@ -26,8 +26,9 @@ UNEVEN = (
     *("all_to_all", "all_to_all_single", "gather", "scatter", "all_gather_object"),
     *("gather_object", "broadcast_object_list", "scatter_object_list"),
 )
-# All ranks of the world must call these alike, whether they are in the group or not.
-MAKING = ("new_group", "new_subgroups", "new_subgroups_by_enumeration")
+# All ranks of the world must call these alike, whether they are in the group or not; with the
+# place of the timeout among their arguments.
+MAKING = {"new_group": 1, "new_subgroups": 2, "new_subgroups_by_enumeration": 1}
 TORCHS_OWN = str(Path(torch.__file__).parent)
 # A call on a group that this rank is no member of returns at once.
 OUTSIDE = "outside"
@@ -64,6 +65,8 @@ class Groups(Protocol):
 Begins = Callable[[str, tuple[Any, ...], dict[str, Any]], None]
 # The name, when it was entered, the group, None for the world, and whether it is waited for elsewhere.
 Returned = Callable[[str, float, dist.ProcessGroup | None, bool], None]
+# What a call that makes groups returned, and the timeout that it was given, None for none.
+Made = Callable[[Any, Any], None]
 
 
 @contextmanager
@@ -73,14 +76,15 @@ def recorded_calls(
     *,
     begins: Begins | None = None,
     returned: Returned | None = None,
+    made: Made | None = None,
 ) -> Generator[None]:
     """Note each collective that is called by torch.distributed's names.
 
     The world's are noted in ``recorder``, those on other groups where ``groups`` says, if at all.
     ``begins`` hears of those that a script calls before they begin, and ``returned`` once they have
-    returned; what they raise is left alone.
+    returned, ``made`` of those that make groups; what they raise is left alone.
     """
-    hear = _Hearing(begins, returned)
+    hear = _Hearing(begins, returned, made)
     names = (*ALIKE, *UNEVEN, *(MAKING if groups else ()))
     before = {name: getattr(dist, name) for name in names if hasattr(dist, name)}
     for name, function in before.items():
@@ -153,10 +157,13 @@ def _noting(
 class _Hearing(NamedTuple):
     begins: Begins | None
     returned: Returned | None
+    made: Made | None
 
     def around(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return the function so that it is heard of."""
-        if name in MAKING or (self.begins is None and self.returned is None):
+        if name in MAKING:
+            return self._around_making(name, function)
+        if self.begins is None and self.returned is None:
             return function
 
         def heard(*arguments: Any, **named: Any) -> Any:
@@ -170,6 +177,16 @@ class _Hearing(NamedTuple):
                     is_async = isinstance(result, dist.Work) or bool(named.get("async_op"))
                     group = _group_in(arguments, named)
                     self.returned(name, entered, None if group == OUTSIDE else group, is_async)
+            return result
+
+        return heard
+
+    def _around_making(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def heard(*arguments: Any, **named: Any) -> Any:
+            result = function(*arguments, **named)
+            with suppress(Exception):
+                if self.made is not None:
+                    self.made(result, _timeout_in(name, arguments, named))
             return result
 
         return heard
@@ -200,6 +217,10 @@ def _group_in(arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         if isinstance(each, int) and each == dist.GroupMember.NON_GROUP_MEMBER:
             return OUTSIDE
     return None
+
+
+def _timeout_in(name: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    return next(iter(arguments[MAKING[name] : MAKING[name] + 1]), named.get("timeout"))
 
 
 def _is_dropped(frame: FrameType, arguments: tuple[Any, ...], named: dict[str, Any]) -> bool:

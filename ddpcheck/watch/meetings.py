@@ -37,20 +37,34 @@ class Called:
     timeout_s: float | None = None
 
 
-class Meetings:
-    """Tells ``called`` of each call that waits for other ranks, once ``begin`` was called."""
+@dataclass(frozen=True)
+class Grouped:
+    """A group that a script has made, without a word of its timeout unless it ``is_timed``."""
 
-    def __init__(self, emit: Callable[[str, Called], None]) -> None:
+    ranks: tuple[int, ...]
+    is_timed: bool
+    timeout_s: float | None
+    world_timeout_s: float | None
+    location: Location | None
+
+
+class Meetings:
+    """Tells ``called`` of each call that waits for other ranks, and ``grouped`` of each new group.
+
+    It does so once ``begin`` was called.
+    """
+
+    def __init__(self, emit: Callable[[str, Called | Grouped], None]) -> None:
         self._emit = emit
         self._has_begun = False
-        self._early: deque[Called] = deque(maxlen=KEPT_EARLY)
+        self._early: deque[tuple[str, Called | Grouped]] = deque(maxlen=KEPT_EARLY)
         self._left = perf_counter()
 
     def begin(self) -> None:
         """Tell of what was before, and from now on of each call at once."""
         self._has_begun = True
         while self._early:
-            self._emit("called", self._early.popleft())
+            self._emit(*self._early.popleft())
 
     def told(
         self,
@@ -67,10 +81,24 @@ class Meetings:
             call = Called(name, took_s, before_s, _ranks(group), is_async)
             if max(took_s, before_s) >= SLOW_S:
                 call = replace(call, location=users_line(), timeout_s=_timeout_s(group))
-            if self._has_begun:
-                self._emit("called", call)
-            else:
-                self._early.append(call)
+            self._tell("called", call)
+
+    def made(self, result: Any, timeout: Any) -> None:
+        """Tell of the groups in what a call that makes groups returned."""
+        world_s = _timeout_s(None)
+        own, *others = result if isinstance(result, tuple) else (result,)
+        for group in dict.fromkeys([own, *(each for some in others for each in some)]):
+            if isinstance(group, dist.ProcessGroup):
+                ranks = tuple(dist.get_process_group_ranks(group))
+                is_timed = timeout is not None
+                made = Grouped(ranks, is_timed, _timeout_s(group), world_s, users_line())
+                self._tell("grouped", made)
+
+    def _tell(self, event: str, told: Called | Grouped) -> None:
+        if self._has_begun:
+            self._emit(event, told)
+        else:
+            self._early.append((event, told))
 
 
 def _ranks(group: dist.ProcessGroup | None) -> tuple[int, ...]:

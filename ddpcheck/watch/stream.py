@@ -39,6 +39,7 @@ if it has any, are such objects too, and receive each event before it:
     on_scheduled(scheduler, location)    a learning rate scheduler made a step, not as a part of another
     on_called(call)           a collective of torch.distributed returned; see ``meetings.Called``
     on_joint(ranks)           a backward pass made a collective among these ranks; told once for each
+    on_grouped(group)         the script made a group; see ``meetings.Grouped``
     on_dropped(what, location)   an asynchronous collective was called, and its handle thrown away
 
 An observer leaves numerics, RNG state and the order of collectives as they are.

@@ -1,6 +1,8 @@
 """Collectives are noted while they run, and no longer."""
 
 from collections.abc import Iterator
+from datetime import timedelta
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -8,9 +10,10 @@ import torch.distributed as dist
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from ddpcheck.engine.blackbox import BlackBox
+from ddpcheck.engine.groups import Groups
 from ddpcheck.watch import meetings as meetings_of_calls
 from ddpcheck.watch.calls import recorded_calls
-from ddpcheck.watch.meetings import Called, Meetings
+from ddpcheck.watch.meetings import Called, Grouped, Meetings
 
 
 def refuse(*_arguments: object, **_named: object) -> None:
@@ -41,7 +44,12 @@ def group() -> Iterator[None]:
 
 def told_of(meetings_begin: bool = True) -> tuple[Meetings, list[Called]]:
     told: list[Called] = []
-    meetings = Meetings(lambda _event, call: told.append(call))
+
+    def keep(_event: str, each: Called | Grouped) -> None:
+        if isinstance(each, Called):
+            told.append(each)
+
+    meetings = Meetings(keep)
     if meetings_begin:
         meetings.begin()
     return meetings, told
@@ -94,8 +102,26 @@ def test_calls_before_the_beginning_are_told_at_it() -> None:
     assert [each.name for each in told] == ["barrier", "backward"]
 
 
+@pytest.mark.usefixtures("group")
+def test_groups_that_a_script_makes_are_told_of_with_their_timeouts() -> None:
+    told: list[Called | Grouped] = []
+    meetings = Meetings(lambda _event, each: told.append(each))
+    meetings.begin()
+    with recorded_calls(BlackBox(None), Groups(Mock(), None), made=meetings.made):
+        dist.new_group([0])
+        dist.new_group([0, 1], timedelta(seconds=20))
+        dist.new_subgroups(1, timeout=timedelta(seconds=30))
+    made = [each for each in told if isinstance(each, Grouped)]
+    assert [(each.ranks, each.is_timed) for each in made] == [
+        ((0,), False),
+        ((0, 1), True),
+        ((0,), True),
+    ]
+    assert all(each.location and each.location.file == __file__ for each in made)
+
+
 def test_what_the_observers_side_raises_is_none_of_the_scripts() -> None:
-    def refuse_all(_event: str, _call: Called) -> None:
+    def refuse_all(_event: str, _told: Called | Grouped) -> None:
         raise LookupError("told to nobody")
 
     meetings = Meetings(refuse_all)
