@@ -43,7 +43,9 @@ def main() -> None:
     ratios = sorted(watched[0] / alone[0] for watched, alone in pairs)
     parameters = pairs[0][1][1]
     # Now and then a run alone needs a bucket more at once than the other runs do.
-    watched_bytes, alone_bytes = (median(each[2] for each in own) for own in zip(*pairs, strict=True))
+    watched_bytes, alone_bytes = (
+        median(each[2] for each in own) for own in zip(*pairs, strict=True)
+    )
     more = int(watched_bytes - alone_bytes)
     print(
         f"{parameters:,} parameters: median ratio of a step {median(ratios):.3f} "
