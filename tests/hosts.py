@@ -77,6 +77,10 @@ class Host(Namespaces):
         """Give this host a /dev/shm of its own, of a tmpfs with these options: "size=8m"."""
         self.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", "/dev/shm"], check=True)
 
+    def mount_disk(self, folder: Path) -> None:
+        """Give this host a disk of its own, empty, in place of this folder."""
+        self.run(["mount", "-t", "tmpfs", "tmpfs", str(folder)], check=True)
+
     def processes(self) -> list[psutil.Process]:
         """Return the processes that run on this host, but for the one that holds it open."""
         return [each for each in processes_in(self.pid) if each.pid != self.pid]
@@ -155,19 +159,32 @@ def run_torchrun(
     **environment: str,
 ) -> Ended:
     """Run ``torchrun ... -m ddpcheck run`` on each host, with static rendezvous."""
+    words = ["run", *short(report_dir), *options]
+    environments = [{**environment, **each} for each in env_per_host or [{}] * len(hosts)]
+    return _torchrun(report_dir, hosts, words, environments, ranks_per_host)
+
+
+def watch_torchrun(report_dir: Path, hosts: Sequence[Host], script: Path, *words: str) -> Ended:
+    """Run ``torchrun ... -m ddpcheck watch SCRIPT WORDS`` with a rank on each host."""
+    watch = ["watch", "--report-dir", str(report_dir), str(script), *words]
+    return _torchrun(report_dir, hosts, watch, [{}] * len(hosts), 1)
+
+
+def _torchrun(
+    report_dir: Path,
+    hosts: Sequence[Host],
+    words: Sequence[str],
+    environments: Sequence[Mapping[str, str]],
+    ranks_per_host: int,
+) -> Ended:
     launcher = [
         *("-m", "torch.distributed.run", "--nnodes", str(len(hosts))),
         *("--nproc-per-node", str(ranks_per_host)),
         *("--master-addr", hosts[0].address, "--master-port", str(PORT)),
     ]
-    ddpcheck = ["-m", "ddpcheck", "run", *short(report_dir), *options]
     started = [
-        (
-            host,
-            [*launcher, "--node-rank", str(index), *ddpcheck],
-            {**environment, **(env_per_host[index] if env_per_host else {})},
-        )
-        for index, host in enumerate(hosts)
+        (host, [*launcher, "--node-rank", str(index), "-m", "ddpcheck", *words], environment)
+        for index, (host, environment) in enumerate(zip(hosts, environments, strict=True))
     ]
     return _together(report_dir, started)
 
