@@ -13,9 +13,9 @@ What to do
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
+from pathlib import Path
 
 import msgspec
 
@@ -55,7 +55,7 @@ class Observer:
         if not path:
             return
         location = Location(frame.filename, frame.lineno or 0, frame.name) if frame else None
-        self._facts = Facts(self._ctx.host, os.path.abspath(path), location)
+        self._facts = Facts(self._ctx.host, str(Path(path).absolute()), location)
         if self._ctx.store is not None:
             self._ctx.store.set(f"{ID}/{self._ctx.rank}", self._facts.path)
 
@@ -65,7 +65,7 @@ class Observer:
         store, there = self._ctx.store, dict[int, bool]()
         for rank in range(self._ctx.world_size):
             if store is not None and store.check([f"{ID}/{rank}"]):
-                there[rank] = os.path.exists(store.get(f"{ID}/{rank}").decode())
+                there[rank] = Path(store.get(f"{ID}/{rank}").decode()).exists()
         return msgspec.structs.replace(self._facts, there=there)
 
 

@@ -15,12 +15,17 @@ _LIBRARIES = tuple(sysconfig.get_path(kind) for kind in ("stdlib", "purelib", "p
 _NOT_THE_USERS = (*_LIBRARIES, torch.__path__[0], ddpcheck.__path__[0])
 
 
+def is_users(file: str) -> bool:
+    """Return whether a file of code is neither Python's, nor installed, nor ddpcheck's."""
+    return not file.startswith(("<", *_NOT_THE_USERS))
+
+
 def users_line() -> Location | None:
     """Return the innermost line of the user's code that the calling thread is in, if any."""
     frame = inspect.currentframe()
     while frame is not None:
         code = frame.f_code
-        if not code.co_filename.startswith(("<", *_NOT_THE_USERS)):
+        if is_users(code.co_filename):
             return Location(code.co_filename, frame.f_lineno, code.co_name)
         frame = frame.f_back
     return None
@@ -32,5 +37,5 @@ def user_frame(error: BaseException) -> traceback.FrameSummary | None:
     None when there is none.
     """
     frames = traceback.extract_tb(error.__traceback__)
-    theirs = [frame for frame in frames if not frame.filename.startswith(("<", *_NOT_THE_USERS))]
+    theirs = [frame for frame in frames if is_users(frame.filename)]
     return theirs[-1] if theirs else None

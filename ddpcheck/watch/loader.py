@@ -69,10 +69,12 @@ class LoaderWatch:
         workers = int(getattr(self._loader, "num_workers", 0) or 0)
         if not workers:
             return None
+        from ddpcheck.watch.lengths import batches_in
+
         return Loader(
             workers=workers,
             prefetch=int(getattr(self._loader, "prefetch_factor", None) or 2),
-            epoch_batches=_length(self._loader),
+            epoch_batches=batches_in(self._loader),
             batch_bytes=self._bytes,
             batch_tensors=self._tensors,
             keeps_all=self._keeps_all(),
@@ -104,13 +106,6 @@ def _storages(batch: object) -> list[torch.UntypedStorage]:
 
 def _whole_pages(count_bytes: int) -> int:
     return -(-count_bytes // PAGESIZE) * PAGESIZE
-
-
-def _length(loader: Any) -> int | None:
-    try:
-        return len(loader)
-    except (TypeError, NotImplementedError):
-        return None
 
 
 def _chain(error: BaseException | None) -> Iterator[str]:

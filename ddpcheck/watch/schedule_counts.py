@@ -11,7 +11,8 @@ import msgspec
 from ddpcheck.finding import Location
 from ddpcheck.measures.schedule import Pace
 from ddpcheck.target.live import Trained
-from ddpcheck.watch.schedules import batches_in, planned_steps, rises
+from ddpcheck.watch.lengths import batches_in
+from ddpcheck.watch.schedules import planned_steps, rises
 
 KEPT_COUNT = 16
 # Of the largest rate so far: no schedule goes on from there, unless it ends at 0.
@@ -88,9 +89,9 @@ class ScheduleCounts:
 
     def seen(self) -> tuple[Pace, ...]:
         """Return the paces of the schedulers that went on long enough to have one."""
-        batches = batches_in(self._live.loader) if self._live is not None else 0
+        batches = batches_in(self._live.loader) if self._live is not None else None
         counted = [each for each in self._counts.values() if each.each]
-        return tuple(_pace(each, self._steps, batches) for each in counted)
+        return tuple(_pace(each, self._steps, batches or 0) for each in counted)
 
     def _groups(self) -> Sequence[Mapping[str, Any]]:
         optimizer = self._live.optimizer if self._live is not None else None

@@ -93,13 +93,6 @@ def rises(scheduler: Any) -> bool:
     return isinstance(scheduler, LinearLR) and scheduler.end_factor >= scheduler.start_factor
 
 
-def batches_in(loader: Any) -> int:
-    """Return how many batches a loader gives this rank in an epoch, 0 where it does not say."""
-    with suppress(TypeError, NotImplementedError):
-        return len(loader)
-    return 0
-
-
 def _told_to(function: Any) -> int:
     named = function.keywords if isinstance(function, partial) else {}
     return int(named.get("num_training_steps", 0))

@@ -11,7 +11,8 @@ from torch.optim import lr_scheduler as lrs
 from ddpcheck.checks.gradients.schedule_too_fast import Facts, Observer
 from ddpcheck.measures.schedule import Pace
 from ddpcheck.watch.hooks import Watched
-from ddpcheck.watch.schedules import Schedules, batches_in, planned_steps, rises
+from ddpcheck.watch.lengths import batches_in
+from ddpcheck.watch.schedules import Schedules, planned_steps, rises
 
 Make = Callable[[torch.optim.Optimizer], Any]
 
@@ -164,4 +165,4 @@ def test_torchs_own_is_put_back() -> None:
 
 
 def test_a_loader_may_not_say_how_many() -> None:
-    assert (batches_in([1, 2]), batches_in(iter([]))) == (2, 0)
+    assert (batches_in([1, 2]), batches_in(iter([]))) == (2, None)
