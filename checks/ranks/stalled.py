@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ddpcheck.finding import Confidence, Finding
+from ddpcheck.measures.broken_off import SCRIPTS
 from ddpcheck.measures.inquest import Kind, inquest
 from ddpcheck.measures.stack_lines import told_places, users_place
 from ddpcheck.measures.testimony import State, Testimony
@@ -71,4 +72,9 @@ def _fix(first: Testimony, *, together: bool) -> str:
         return "look at the network between the ranks: run --select network,collectives"
     if first.state is State.STOPPED:
         return "see who stopped it; it goes on with kill -CONT and its pid"
+    if first.check.startswith(SCRIPTS):
+        return (
+            "let it come as the others do; where it has slow work to do, do that before "
+            "init_process_group, or give the group more time: init_process_group(timeout=...)"
+        )
     return "read the stack of the named rank in the report; raise --deadline if it is slow"

@@ -6,9 +6,11 @@ The first of these questions that has an answer decides:
 2. Who went by its own doing: raised, died, was stopped, fell silent?
 3. Who overran its deadline outside of any collective?
 4. Whom do others wait for in a group of the script's, who has ended or waits for them elsewhere?
-5. Who has not entered the collective in which others wait, or entered one that no other did?
-6. Who fell silent inside of a collective, as one that waits on a very busy machine may?
-7. Who aborted first, or lost its peers, while the others wait?
+5. Whose parts of a collective did not match, so that gloo broke it off?
+6. Who has not entered the collective in which others wait, or entered one that no other did?
+7. Who fell silent inside of a collective, as one that waits on a very busy machine may?
+8. Who was still at work elsewhere when the others' group gave up waiting?
+9. Who aborted first, or lost its peers, while the others wait?
 
 Everybody else who did not come through has waited for these. An innocent rank that is named costs
 as much as a culprit that is not: where nothing tells two apart, both or all are named alike.
@@ -21,6 +23,7 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
+from ddpcheck.measures.broken_off import SCRIPTS, came_too_late, parted
 from ddpcheck.measures.deviation import deviants, other_count, other_digest, other_place
 from ddpcheck.measures.testimony import State, Testimony
 from ddpcheck.measures.waiting import in_vain, is_receiving, is_under_way, unlike_in_group
@@ -198,12 +201,27 @@ def _by_reach(told: Mapping[int, Testimony], reach: Mapping[int, int]) -> dict[i
     if 2 * len(ahead) < len(reach) and set(ended) >= set(reach) - set(ahead):
         reason = f"entered {call} as collective {highest}, which no other rank has"
         return {rank: Ruling(Kind.OTHER_CALL, reason) for rank in ahead}
+    if len(ended) == len(ahead) == 1 == len(told) - 1 and _is_of_script(told):
+        return _one_and_the_other(ahead[0], ended[0], call)
     reason = f"did not enter {call}, which others are in"
     return {
         rank: Ruling(Kind.ABSENT_FROM_CALL, reason)
         for rank, count in reach.items()
         if count == lowest
     }
+
+
+def _one_and_the_other(waiting: int, ended: int, call: str) -> dict[int, Ruling]:
+    """Return the ruling where one made a call too many or the other one too few: it is not known."""
+    extra, over = f"waits in {call}, which the other did not enter", "came to the script's end"
+    ruling = {
+        rank: (Kind.OTHER_CALL, why, False) for rank, why in ((waiting, extra), (ended, over))
+    }
+    return {rank: Ruling(*each) for rank, each in ruling.items()}
+
+
+def _is_of_script(told: Mapping[int, Testimony]) -> bool:
+    return any(each.check.startswith(SCRIPTS) for each in told.values())
 
 
 def _reaches(told: Mapping[int, Testimony]) -> Iterator[dict[int, int]]:
@@ -241,6 +259,14 @@ def _not_there(told: Mapping[int, Testimony]) -> dict[int, Ruling]:
 def _silent_inside(told: Mapping[int, Testimony]) -> dict[int, Ruling]:
     silent = {rank: each for rank, each in told.items() if each.state is State.SILENT}
     return {rank: _blamed(each) for rank, each in silent.items() if each.waits}
+
+
+def _parted(told: Mapping[int, Testimony]) -> dict[int, Ruling]:
+    return {r: Ruling(Kind.OTHER_CALL, said, is_sure=False) for r, said in parted(told).items()}
+
+
+def _too_late(told: Mapping[int, Testimony]) -> dict[int, Ruling]:
+    return {rank: Ruling(Kind.STALLED, said) for rank, said in came_too_late(told).items()}
 
 
 def _gave_up(told: Mapping[int, Testimony]) -> dict[int, Ruling]:
@@ -292,6 +318,6 @@ def _without_culprit(each: Testimony, asked: str) -> Ruling:
 
 
 QUESTIONS = (
-    *(_other_call, _own_doing, _outside, _in_groups, _behind, _not_there, _silent_inside),
-    _gave_up,
+    *(_other_call, _own_doing, _outside, _in_groups, _parted, _behind, _not_there),
+    *(_silent_inside, _too_late, _gave_up),
 )
