@@ -1,9 +1,8 @@
 """The replicas of the model differ between ranks.
 
 Why it matters
-    Data-parallel training is one training only as long as every rank holds the same parameters.
-    Replicas that drift apart raise no error: the loss still falls, and the checkpoint holds
-    whatever rank 0 happened to become.
+    It is one training only while every rank holds the same parameters. Replicas that drift apart
+    raise no error: the loss still falls, and the checkpoint is whatever rank 0 happened to become.
 
 What to do
     Run forward through the wrapped model, never through ``.module``. Wrap after the last change to
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     import torch
 
     from ddpcheck.target.live import Trained
-    from ddpcheck.watch.replicas import Norms
+    from ddpcheck.watch.replicas import Replica
 
 # Replicas are equal bit by bit; where kernels are not deterministic, but for some last places.
 ROUNDING_UNITS = 1.0
@@ -42,7 +41,7 @@ class Facts(msgspec.Struct, frozen=True):
 
     ``unit`` is the rounding unit (eps) of the coarsest parameter dtype. ``group`` are the ranks that
     DDP keeps alike, empty without DDP. ``norms`` digests all norms at the start and after each step.
-    ``deeds`` are what a watched script did that may set them apart.
+    ``deeds`` are what a script did that may set them apart; ``apart_by_design`` is averaging, later.
     """
 
     unit: float
@@ -53,6 +52,7 @@ class Facts(msgspec.Struct, frozen=True):
     group: tuple[int, ...] = ()
     norms: tuple[str, ...] = ()
     deeds: tuple[Deed, ...] = ()
+    apart_by_design: bool = False
 
 
 class Observer:
@@ -69,18 +69,18 @@ class Observer:
         self._before: dict[str, Sketch] = {}
         self._gradients: list[dict[str, Sketch]] = []
         self._steps = 0
-        self._norms: Norms | None = None
+        self._replica: Replica | None = None
 
     def on_built(self, live: Trained) -> None:
         """Sketch the parameters that training starts from."""
-        from ddpcheck.watch.replicas import Norms, coarsest_unit, group_of, replicated
+        from ddpcheck.watch.replicas import Replica, coarsest_unit, group_of
 
         self._live = live
         if live.ddp is not None:
             self._group = group_of(live.ddp)
         self._unit = coarsest_unit(live.module)
         self._before = self._sketch(lambda parameter: parameter)
-        self._norms = Norms([each for _, each in replicated(live)])
+        self._replica = Replica(live)
 
     def on_gradients(self, step: int) -> None:
         """Sketch what the optimizer is about to use."""
@@ -92,20 +92,19 @@ class Observer:
         self._steps = step + 1
         if step == len(self._gradients) < GRADIENT_STEPS:  # nothing was known of them
             self._gradients.append({})
-        if self._norms is not None:
-            self._norms.note()
+        if self._replica is not None:
+            self._replica.note()
 
     def facts(self) -> Facts:
         """Return the sketches, with those of the parameters as they are now."""
         after = self._sketch(lambda parameter: parameter)
-        norms = self._norms.digests() if self._norms else ()
         told = (self._unit, self._before, self._gradients, after, self._steps, self._group)
-        return Facts(*told, norms, self._deeds.kept)
+        (norms, by_design) = self._replica.told() if self._replica else ((), False)
+        return Facts(*told, norms, self._deeds.kept, by_design)
 
     def moments(self, since: int) -> Moments | None:
-        """Return what is known by now of the replica after each step, from a moment on."""
-        norms = self._norms if len(self._group) > 1 else None
-        return Moments(self._group, since, norms.digests_since(since)) if norms else None
+        """Return what is known by now of the replica, from a moment on."""
+        return self._replica.moments(self._group, since) if self._replica else None
 
     def _sketch(self, pick: Callable[[torch.Tensor], torch.Tensor | None]) -> dict[str, Sketch]:
         from ddpcheck.target.sketch import sketch_all
@@ -113,7 +112,7 @@ class Observer:
 
         if self._live is None:
             raise Skip("the target was not built")
-        return sketch_all((name, pick(parameter)) for name, parameter in replicated(self._live))
+        return sketch_all((name, pick(each)) for name, each in replicated(self._live))
 
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:
@@ -127,6 +126,8 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
 def summarize(facts: Mapping[int, Facts]) -> str:
     """Return what was compared."""
     own = next(iter(facts.values()))
+    if own.apart_by_design:
+        return "not judged: replicas are averaged every so many steps, and differ in between"
     return f"{len(own.after)} parameters compared on {len(facts)} ranks over {own.steps} steps"
 
 

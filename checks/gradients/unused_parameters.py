@@ -14,7 +14,6 @@ What to do
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -23,71 +22,67 @@ from ddpcheck.check import Context, Skip
 from ddpcheck.finding import Finding, Recommendation
 
 if TYPE_CHECKING:
-    from torch.utils.hooks import RemovableHandle
-
     from ddpcheck.target.live import Trained
+    from ddpcheck.watch.reached import Reached
 
 # How many names a message shows.
 SHOWN_NAMES = 4
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """Parameters that autograd did not reach in some step; ``copes``: DDP was told to look."""
+    """Parameters that autograd did not reach in some step; ``copes``: DDP was told to look.
+
+    ``by_parts``: some backward pass reached a part of the parameters alone, as of a model whose two
+    halves take turns. ``in_ddp`` is whether there is a DDP that must look.
+    """
 
     unused: tuple[str, ...]
     parameters: int
     copes: bool
     steps: int
+    by_parts: bool = False
+    in_ddp: bool = True
 
 
 class Observer:
-    """Notes which parameters autograd reaches, by a hook on each.
-
-    The gradient itself does not tell: DDP may fill it in from other ranks.
-    """
+    """Notes which parameters autograd reaches."""
 
     def __init__(self, ctx: Context) -> None:
         del ctx
         self._live: Trained | None = None
-        self._hooks: dict[str, RemovableHandle] = {}
-        self._reached: set[str] = set()
+        self._reached: Reached | None = None
         self._unused: dict[str, None] = {}
         self._steps = 0
 
     def on_built(self, live: Trained) -> None:
-        """Put a hook on every trainable parameter."""
-        self._live = live
-        self._hook_all()
+        """Begin to look."""
+        from ddpcheck.watch.reached import Reached
+
+        self._live, self._reached = live, Reached(live.module)
+
+    def on_loss(self, _step: int, _loss: object) -> None:
+        """Look back at the backward pass before this one."""
+        if self._reached is not None:
+            self._reached.end_backward()
 
     def on_gradients(self, step: int) -> None:
         """Collect the names of those that were not reached in this step."""
-        if self._live is None or not self._reached:
-            return  # there was no backward pass of this model
-        self._steps = step + 1
-        named = self._live.module.named_parameters()
-        hooked = [n for n, p in named if p.requires_grad and n in self._hooks]
-        self._unused.update(dict.fromkeys(n for n in hooked if n not in self._reached))
-        self._reached.clear()
-        self._hook_all()  # some may have been frozen until now
+        unreached = self._reached.end_step() if self._reached is not None else None
+        if unreached is not None:
+            self._steps = step + 1
+            self._unused.update(dict.fromkeys(unreached))
 
     def facts(self) -> Facts:
         """Return what was seen; raises Skip when no backward pass came to its end."""
-        for hook in self._hooks.values():
-            hook.remove()
-        if self._live is None or not self._steps:
+        if self._reached is not None:
+            self._reached.close()
+        if self._live is None or self._reached is None or not self._steps:
             raise Skip("no backward pass came to its end")
         ddp = self._live.ddp
         copes = ddp is None or bool(ddp.find_unused_parameters or ddp.static_graph)
         trainable = sum(p.requires_grad for p in self._live.module.parameters())
-        return Facts(tuple(self._unused), trainable, copes, self._steps)
-
-    def _hook_all(self) -> None:
-        for name, parameter in self._live.module.named_parameters() if self._live else ():
-            if parameter.requires_grad and name not in self._hooks:
-                self._hooks[name] = parameter.register_hook(partial(self._reach, name))
-
-    def _reach(self, name: str, _gradient: object) -> None:
-        self._reached.add(name)
+        told = (tuple(self._unused), trainable, copes, self._steps, self._reached.by_parts)
+        return Facts(*told, in_ddp=ddp is not None)
 
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:
@@ -118,7 +113,9 @@ def summarize(facts: Mapping[int, Facts]) -> str:
 
 
 def recommend(facts: Mapping[int, Facts]) -> dict[str, Recommendation]:
-    """Return whether DDP must look for unused parameters."""
+    """Return whether DDP must look for unused parameters, where that is known."""
+    if not all(fact.in_ddp for fact in facts.values()):
+        return {}
     unused = sorted({name for fact in facts.values() for name in fact.unused})
     steps = min(fact.steps for fact in facts.values())
     reason = (
@@ -126,7 +123,10 @@ def recommend(facts: Mapping[int, Facts]) -> dict[str, Recommendation]:
         if unused
         else f"every parameter got a gradient in {steps} steps on every rank"
     )
-    return {"find_unused_parameters": Recommendation(bool(unused), reason)}
+    in_turns = not unused and any(fact.by_parts for fact in facts.values())
+    if in_turns:
+        reason = "some backward passes reached a part of the parameters alone"
+    return {"find_unused_parameters": Recommendation(bool(unused) or in_turns, reason)}
 
 
 def _shown(names: list[str]) -> str:

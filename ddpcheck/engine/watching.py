@@ -178,6 +178,9 @@ class WatchWork(RankWork):
         self.context = replace(self.context, device=device, watches=True)
         self.whereabouts.standstill = Standstill(on_gpu=self.context.on_gpu)
         (step,) = self.steps
+        for other in self._observers.values():  # of a model before this one: their hooks come off
+            with suppress(Exception):
+                other.facts()
         self._observers = {check.id: check.observer(self.context) for check in step.observers}
         return EventStream(self._observers)
 

@@ -21,6 +21,8 @@ class Replica(Protocol):
     def steps(self) -> int: ...  # noqa: D102
     @property
     def norms(self) -> Sequence[str]: ...  # noqa: D102
+    @property
+    def apart_by_design(self) -> bool: ...  # noqa: D102
 
 
 class Drift(NamedTuple):
@@ -38,14 +40,19 @@ def first_drift(replicas: Mapping[int, Replica]) -> Drift | None:
     Gradients that differ are no fault by themselves (an optimizer may average later): they
     are the cause when parameters differ afterwards.
     """
+    if any(each.apart_by_design for each in replicas.values()):
+        return None
     before = first_difference({rank: each.before for rank, each in replicas.items()})
     if before:
         return Drift(before, "parameters differ before the first step", "parameter", -1)
     after = first_difference({rank: each.after for rank, each in replicas.items()})
     if not after or len({each.steps for each in replicas.values()}) > 1:
         return None  # a rank that stopped in another step is elsewhere: gradients/step-raised
+    norms = {rank: each.norms for rank, each in replicas.items()}
     # Where norms differ from the start, it is GPUs of several models that add them up.
-    since = first_apart({rank: each.norms for rank, each in replicas.items()})
+    since = first_apart(norms)
+    if since and _come_together(norms, since):
+        return None  # they are averaged every so many steps, and differ in between
     compared = min(len(each.gradients) for each in replicas.values())
     for step in range(min(compared, since or compared)):
         apart = first_difference({rank: each.gradients[step] for rank, each in replicas.items()})
@@ -60,3 +67,8 @@ def first_drift(replicas: Mapping[int, Replica]) -> Drift | None:
     when = f"from step {since - 1} on" if since else f"after {steps} steps"
     step = since - 1 if since else compared
     return Drift(after, f"parameters differ {when}{though}", "parameter", step)
+
+
+def _come_together(norms: Mapping[int, Sequence[str]], since: int) -> bool:
+    """Return whether replicas that parted at a moment were alike again at a later one."""
+    return any(len(set(moment)) == 1 for moment in list(zip(*norms.values(), strict=False))[since:])

@@ -134,11 +134,21 @@ class Hooks:
     def _making_ddp(self, original: Around, ddp: Any, *arguments: Any, **named: Any) -> None:
         module = arguments[0] if arguments else named.get("module")
         if isinstance(module, nn.Module):
+            self._leave_what_is_no_ddp(module)
             self.stream(_device_of(module.parameters())).emit("placed", module)
         entered = perf_counter()
         original(ddp, *arguments, **named)
         self._ddps.add(ddp)
         self.meetings.told("DistributedDataParallel", entered, getattr(ddp, "process_group", None))
+
+    def _leave_what_is_no_ddp(self, module: nn.Module) -> None:
+        """Begin anew where a model was trained without DDP, on one rank maybe: a teacher, say."""
+        live = self._live
+        if live is None or live.ddp is not None or live.optimizer is None:
+            return
+        if not _shares(live.optimizer, module):
+            self._stream = self._live = self._optimizer = None
+            self.step = 0
 
     def _going_forward(self, original: Around, ddp: Any, *arguments: Any, **named: Any) -> Any:
         """Tell of the first model that is trained: a teacher, or one that is evaluated, is not."""

@@ -13,6 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ddpcheck.check import Skip
 from ddpcheck.measures.digests import short_digest
+from ddpcheck.measures.moments import Moments
 from ddpcheck.target.live import Trained
 
 # A training of more steps than that is watched to its end without them; so many are read at once.
@@ -83,6 +84,42 @@ class Norms:
             return tuple(self._digests[moment:])
         finally:
             self._reading.release()
+
+
+class Replica:
+    """One rank's replica of the model that is trained, from step to step.
+
+    ``apart_by_design`` is whether replicas are averaged every so many steps, and differ in between.
+    """
+
+    def __init__(self, live: Trained) -> None:
+        self._live = live
+        self._norms = Norms([each for _, each in replicated(live)])
+        self._is_uneven = False
+
+    def note(self) -> None:
+        """Keep what tells whether replicas are alike after this step."""
+        ddp = self._live.ddp
+        self._is_uneven = self._is_uneven or (ddp is not None and allows_uneven(ddp))
+        self._norms.note()
+
+    @property
+    def apart_by_design(self) -> bool:
+        """Return whether replicas differ between two averages, as in post-local SGD."""
+        hooks = self._live.ddp._comm_hooks if self._live.ddp is not None else []
+        names = [type(state).__name__ for _, state in hooks] + [type(self._live.optimizer).__name__]
+        return any("LocalSGD" in each for each in names)
+
+    def told(self) -> tuple[tuple[str, ...], bool]:
+        """Return a digest of each moment's norms, and whether they may differ; waits for the GPU."""
+        return self._norms.digests(), self.apart_by_design
+
+    def moments(self, group: tuple[int, ...], since: int) -> Moments | None:
+        """Return what is known by now, from a moment on, where ranks can be compared."""
+        # A step of one rank need not be that of another where they may run out of batches.
+        if len(group) <= 1 or self._is_uneven or self.apart_by_design:
+            return None
+        return Moments(group, since, self._norms.digests_since(since))
 
 
 def _on_its_way(norms: torch.Tensor) -> tuple[torch.Tensor, torch.cuda.Event | None]:

@@ -1,4 +1,5 @@
 import pytest
+from msgspec.structs import replace
 from vector_sketches import sketched
 
 from ddpcheck.checks.gradients.replicas_differ import Facts, judge, summarize
@@ -226,6 +227,21 @@ def test_groups_of_replicas_are_judged_by_themselves() -> None:
     assert judge({0: rank(), 1: rank(), 2: other, 3: other}) == []
     (finding,) = judge({0: rank(), 1: rank(), 2: other, 3: rank(group=(2, 3))})
     assert set(finding.ranks) <= {2, 3}
+
+
+def test_replicas_that_are_averaged_now_and_then_differ_in_between() -> None:
+    # "b" and "c" are apart, and alike again after an average.
+    own = {0: rank(norms="aabdb"), 1: rank(norms="aacde", after=OTHER_END)}
+    assert judge(own) == []
+    never = {0: rank(norms="aabdb"), 1: rank(norms="aacfe", after=OTHER_END)}
+    assert len(judge(never)) == 1
+
+
+def test_what_is_averaged_by_design_is_not_judged_and_says_so() -> None:
+    local = replace(DRIFTED, apart_by_design=True)
+    facts = {0: replace(rank(), apart_by_design=True), 1: local}
+    assert judge(facts) == []
+    assert "not judged" in summarize(facts)
 
 
 def test_without_ddp_a_difference_is_only_told() -> None:

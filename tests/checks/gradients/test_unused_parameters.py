@@ -124,3 +124,14 @@ def test_looking_for_unused_parameters_is_recommended_where_there_are_any(
     facts: Ranks, value: bool, reason: str
 ) -> None:
     assert recommend(facts) == {"find_unused_parameters": Recommendation(value, reason)}
+
+
+def test_halves_that_take_turns_need_ddp_to_look() -> None:
+    turns = Facts((), 12, copes=True, steps=4, by_parts=True)
+    told = recommend({0: turns, 1: turns})["find_unused_parameters"]
+    assert told.value is True
+    assert "some backward passes" in told.reason
+
+
+def test_without_ddp_nothing_is_recommended_for_it() -> None:
+    assert recommend({0: Facts((), 12, copes=True, steps=4, in_ddp=False)}) == {}
