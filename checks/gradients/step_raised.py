@@ -85,7 +85,8 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
             ranks=same if culprits else missing or same,
             # Who lost a peer that told nothing has done nothing wrong: that one is lost.
             severity=Severity.INFO if missing and not culprits else Severity.ERROR,
-            location=fact.location,
+            # The line is that of who told of it, which is no line of the missing ones.
+            location=fact.location if culprits or not missing else None,
             confidence=Confidence.HIGH if culprits else Confidence.LOW,
             evidence={"errors": {str(rank): each.error for rank, each in raised.items()}},
         )

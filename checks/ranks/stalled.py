@@ -21,6 +21,12 @@ from ddpcheck.measures.testimony import State, Testimony
 
 Facts = Testimony
 ONE_SIDED = {"send": "recv", "recv": "send", "irecv": "send"}
+# As measures.waiting says it of a transfer.
+UNSENT = "was not sent"
+FIX_UNSENT = (
+    "send what the other side receives, as often and in the same order: of batch_isend_irecv the "
+    "lists of both sides must match"
+)
 
 
 def judge(facts: Mapping[int, Testimony]) -> list[Finding]:
@@ -34,14 +40,17 @@ def judge(facts: Mapping[int, Testimony]) -> list[Finding]:
     # Where every rank waits in the same collective, none of them is the cause.
     places = {facts[rank].waits for rank in stalled}
     together = len(places) == 1 and "" not in places and len(stalled) == len(facts) > 1
+    unsent = all(UNSENT in ruling.reason for ruling in stalled.values()) and not _one_sided(places)
     return [
         Finding(
-            title=_together(facts[first].waits)
+            title="ranks wait to receive what the others do not send"
+            if unsent
+            else _together(facts[first].waits)
             if together
             else f"{len(stalled)} of {len(facts)} ranks stalled the run",
             message="; ".join(f"rank {rank} {ruling.reason}" for rank, ruling in stalled.items())
             + told_places(facts, stalled),
-            fix=_fix(facts[first], together=together),
+            fix=FIX_UNSENT if unsent else _fix(facts[first], together=together),
             location=users_place(facts[first].stack),
             ranks=tuple(sorted(stalled)),
             confidence=Confidence.MEDIUM if together else Confidence.HIGH,
@@ -57,6 +66,10 @@ def judge(facts: Mapping[int, Testimony]) -> list[Finding]:
 def summarize(facts: Mapping[int, Testimony]) -> str:
     """Return what did not happen, if it did not."""
     return "" if judge(facts) else "no rank kept the others waiting"
+
+
+def _one_sided(places: set[str]) -> bool:
+    return places <= set(ONE_SIDED)
 
 
 def _together(waits: str) -> str:

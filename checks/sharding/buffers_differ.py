@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from torch import nn
 
 KEPT_COUNT = 1000
+# What FullyShardedDataParallel puts into names.
+WRAPPED = "_fsdp_wrapped_module."
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -59,7 +61,7 @@ class Observer:
         """Return the digests; raises Skip where nothing was sharded."""
         self._ctx.require_watch()
         if self._digests is None:
-            raise Skip("no model was sharded with fully_shard over all ranks and trained")
+            raise Skip("no model was sharded over all ranks and trained")
         return Facts(self._digests, self._location)
 
 
@@ -96,4 +98,4 @@ def _digests(module: nn.Module) -> dict[str, str]:
     from ddpcheck.watch.replicas import unsaved_buffers
 
     sketches = sketch_all(unsaved_buffers(module).items())
-    return {name: sketch.digest for name, sketch in sketches.items()}
+    return {name.replace(WRAPPED, ""): sketch.digest for name, sketch in sketches.items()}

@@ -46,6 +46,9 @@ class Functions:
         """Put them in the places of torch's own."""
         for owner, name, tell in self._places():
             self._replaced.tell_after(owner, name, tell)
+        self._replaced.tell_after(
+            torch.distributed.fsdp.FullyShardedDataParallel, "__init__", self._wrapped
+        )
         if hasattr(torch.distributed.fsdp, "fully_shard"):
             self._replaced.tell_after(torch.distributed.fsdp, "fully_shard", self._sharded)
             self._replaced.tell_before(torch.distributed.fsdp, "fully_shard", self._sharding)
@@ -87,6 +90,11 @@ class Functions:
     def _sharded(self, _result: Any, arguments: Any, named: Any) -> None:
         module = _sharded_module(arguments, named)
         self._emit("sharded", module, named.get("mesh"), users_line())
+
+    def _wrapped(self, _result: Any, arguments: Any, named: Any) -> None:
+        # The group that shards it is the second argument.
+        if not (arguments[2:] or named.get("process_group") or named.get("device_mesh")):
+            self._emit("sharded", arguments[0], None, users_line())
 
     def _averaged(self, result: Any, arguments: Any, named: Any) -> None:
         given = dict(zip(LOSS_ARGUMENTS, arguments, strict=False)) | named

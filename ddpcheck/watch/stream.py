@@ -27,7 +27,7 @@ if it has any, are such objects too, and receive each event before it:
     on_scaled()               a GradScaler that is enabled took a step
     on_split(dataset, parts, location)   random_split made Subsets of a dataset
     on_sharding(module, location)        fully_shard is called on a module, whose parameters are whole
-    on_sharded(module, mesh, location)   it has been
+    on_sharded(module, mesh, location)   it has been, or by FullyShardedDataParallel over all ranks
     on_averaged(loss, targets, ignored, location)   a loss is the mean over the targets but those of
                               the value ``ignored``: by cross_entropy or nll_loss, with a gradient
     on_gathered(tensor, location)        a tensor that was computed goes into an all_gather, which

@@ -5,7 +5,7 @@ import pytest
 
 from ddpcheck.checks.ranks.stalled import judge
 from ddpcheck.finding import Confidence, Severity
-from ddpcheck.measures.testimony import Call, State, Testimony
+from ddpcheck.measures.testimony import Call, GroupCalls, State, Testimony, between
 
 Ranks = dict[int, Testimony]
 
@@ -158,3 +158,21 @@ def test_the_evidence_keeps_the_stack_and_where_each_rank_waits() -> None:
         "stack": STACK,
         "waits_in": {"0": "all_reduce", "1": "", "2": "all_reduce"},
     }
+
+
+def receiving(rank: int) -> Testimony:
+    sent, asked = (Call(1, "a transfer", "pipe.py:9"),), Call(2, "a transfer", "pipe.py:9")
+    groups = (
+        GroupCalls(between(1 - rank, rank), (1 - rank, rank), (*sent, asked)),
+        GroupCalls(between(rank, 1 - rank), (rank, 1 - rank), sent),
+    )
+    return Testimony(
+        state=State.BUSY, check="watch/script", overran=True, waits_in="wait", groups=groups
+    )
+
+
+def test_lists_of_transfers_that_do_not_match_are_told_as_such() -> None:
+    (finding,) = judge({0: receiving(0), 1: receiving(1)})
+    assert finding.ranks == (0, 1)
+    assert "do not send" in finding.title
+    assert "batch_isend_irecv" in finding.fix
