@@ -11,7 +11,7 @@ What to do
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -65,7 +65,7 @@ class Observer:
 
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:
-    """Return a finding for each file that several ranks wrote in one step.
+    """Return a finding for each line at which several ranks wrote a file in one step.
 
     On several machines a path and an inode that agree are one file of a shared file system, most
     likely: local disks that were set up alike may have both in common.
@@ -74,11 +74,12 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
     for rank, own in sorted(facts.items()):
         for write in own.writes:
             writers.setdefault((write.path, write.inode, write.step), {}).setdefault(rank, write)
-    several: dict[str, dict[int, Write]] = {}
+    several: dict[tuple[str, tuple[int, ...]], list[dict[int, Write]]] = {}
     for (path, _, _), ranks in writers.items():
         if len(ranks) > 1:
-            several.setdefault(path, ranks)
-    return [_finding(path, ranks, facts) for path, ranks in several.items()]
+            line = str(ranks[min(ranks)].location or path)
+            several.setdefault((line, tuple(ranks)), []).append(ranks)
+    return [_finding(files, facts) for files in several.values()]
 
 
 def summarize(facts: Mapping[int, Facts]) -> str:
@@ -87,13 +88,16 @@ def summarize(facts: Mapping[int, Facts]) -> str:
     return f"{count} files written by torch.save"
 
 
-def _finding(path: str, ranks: Mapping[int, Write], facts: Mapping[int, Facts]) -> Finding:
+def _finding(files: Sequence[Mapping[int, Write]], facts: Mapping[int, Facts]) -> Finding:
+    ranks = files[0]
+    others = len({each[min(each)].path for each in files}) - 1
     machines = {facts[rank].machine for rank in ranks}
     write = ranks[min(ranks)]
     one = len(machines) == 1
     return Finding(
         title=f"{len(ranks)} ranks write the same file",
-        message=f"rank {spans(sorted(ranks))} wrote {path} after step {write.step}"
+        message=f"rank {spans(sorted(ranks))} wrote {write.path} after step {write.step}"
+        + (f", and {others} other files so" if others else "")
         + ("" if one else f", on {len(machines)} machines, under one inode"),
         fix="save on one rank only (if dist.get_rank() == 0:), or to a path for each rank",
         ranks=tuple(sorted(ranks)),

@@ -77,3 +77,10 @@ def test_the_observer_notes_files_alone(tmp_path: Path) -> None:
 def test_without_a_script_it_is_a_skip() -> None:
     with pytest.raises(Skip):
         Observer(context_with()).facts()
+
+
+def test_a_line_that_writes_many_files_is_one_finding() -> None:
+    line = Location("/train.py", 44, "save")
+    writes = tuple(Write(f"/out/step_{each}.pt", each, each, line) for each in (5, 10, 15))
+    (finding,) = judge(dict.fromkeys((0, 1), Facts("m", writes)))
+    assert "/out/step_5.pt after step 5, and 2 other files so" in finding.message
