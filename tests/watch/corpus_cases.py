@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
-from real_ranks import Ended, watch
+from real_ranks import Ended, watch, watch_behind
 
 from ddpcheck.finding import Finding, Severity
 
 CORPUS = Path(__file__).parent / "corpus"
 # What is not found yet says so: the test expects it to fail, and the scoreboard counts it.
 NOT_YET = re.compile(r"^# not yet: (.*)$", re.MULTILINE)
-HEADER = re.compile(r"^# (finding|severity|ranks|line|steps|processes): (.*)$", re.MULTILINE)
-CLEAN_STEPS = 12
+HEADER = re.compile(
+    r"^# (fault|finding|severity|ranks|line|steps|processes|needs|writes): (.*)$", re.MULTILINE
+)
 
 
 @dataclass(frozen=True)
@@ -56,10 +58,15 @@ def expected_of(script: Path) -> Expected:
     )
 
 
-def processes_of(script: Path) -> str:
-    """Return how many ranks the script wants: 2 where its header does not say."""
-    told: dict[str, str] = dict(HEADER.findall(script.read_text()))
-    return told.get("processes", "2")
+def header_of(script: Path) -> dict[str, str]:
+    """Return what its header says: which packages it needs, say, and that it writes files."""
+    return dict[str, str](HEADER.findall(script.read_text()))
+
+
+def missing_for(script: Path) -> list[str]:
+    """Return the packages that the script needs and that are not installed."""
+    needed = [each for each in header_of(script).get("needs", "").split(", ") if each]
+    return [each for each in needed if find_spec(each) is None]
 
 
 def not_yet(script: Path) -> str:
@@ -81,13 +88,17 @@ def try_fault(script: Path, folder: Path) -> Seen:
 
 def try_clean(script: Path, folder: Path) -> Seen:
     """Watch a clean script on as many ranks as it wants."""
-    ended = _watched(script, folder, CLEAN_STEPS)
+    ended = _watched(script, folder, int(header_of(script)["steps"]))
     return Seen(ended, None, None, tuple(ended.found()))
 
 
 def _watched(script: Path, folder: Path, steps: int) -> Ended:
-    many = ("--nproc-per-node", processes_of(script))
-    return watch(folder / "reports", "--steps", str(steps), *many, str(script))
+    header = header_of(script)
+    many = ("--nproc-per-node", header.get("processes", "2"))
+    words = ["--steps", str(steps), *many, str(script)]
+    if "writes" in header:  # into the folder that it is started in
+        return watch_behind([], folder / "reports", *words)
+    return watch(folder / "reports", *words)
 
 
 def _is_there(finding: Finding, expected: Expected) -> bool:

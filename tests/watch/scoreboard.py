@@ -1,6 +1,6 @@
 """The corpus under ``ddpcheck watch``, as a table: found, located and false alarms by family.
 
-    python tests/watch/scoreboard.py [--out FILE] [WORD ...]
+    python tests/watch/scoreboard.py [--out FILE] [--workers N] [WORD ...]
 
 Each WORD keeps the scripts whose name has it. Ends with 1 where anything is not as it should be.
 """
@@ -13,22 +13,28 @@ import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 # As pytest does for the tests: modules beside and above this one.
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
 
 import torch
-from corpus_cases import Seen, expected_of, scripts, try_clean, try_fault
+from corpus_cases import Seen, expected_of, header_of, missing_for, scripts, try_clean, try_fault
 
 
 def main() -> int:
     """Watch them all and print the table; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", default="")
+    parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("words", nargs="*")
     options = parser.parse_args()
-    seen = {file: _tried(file) for file in _chosen(options.words)}
+    files = _chosen(options.words)
+    # Each worker has ranks of its own: a fork server that has imported torch.
+    with ProcessPoolExecutor(options.workers, mp_context=get_context("spawn")) as workers:
+        seen = dict(zip(files, workers.map(_tried, files), strict=True))
     lines = list(_table(seen))
     print("\n".join(lines))
     if options.out:
@@ -38,7 +44,11 @@ def main() -> int:
 
 def _chosen(words: list[str]) -> list[Path]:
     every = [*scripts("faults"), *scripts("clean")]
-    return [file for file in every if not words or any(word in file.stem for word in words)]
+    chosen = [file for file in every if not words or any(word in file.stem for word in words)]
+    for file in chosen:
+        if missing := missing_for(file):
+            raise SystemExit(f"{file.name} needs {', '.join(missing)}")
+    return chosen
 
 
 def _tried(file: Path) -> Seen:
@@ -68,6 +78,11 @@ def _table(seen: dict[Path, Seen]) -> Iterator[str]:
     for family, cases in sorted(families.items()):
         found, located = sum(bool(c.found) for c in cases), sum(bool(c.located) for c in cases)
         yield f"{family:<12} {len(cases):>6} {found:>6} {located:>8}"
+    faults = [each for each in seen.values() if each.found is not None]
+    found, located = sum(bool(c.found) for c in faults), sum(bool(c.located) for c in faults)
+    yield f"{'all':<12} {len(faults):>6} {found:>6} {located:>8}"
+    told = {header_of(f).get("fault", ""): each for f, each in seen.items() if each.found}
+    yield f"given faults, one or more scripts each: {' '.join(sorted(filter(None, told)))}"
     clean = [each for each in seen.values() if each.found is None]
     alarms = sum(bool(each.others) for each in clean)
     yield f"clean scripts: {len(clean)}, of which {alarms} were told of anything above info"

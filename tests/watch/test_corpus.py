@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from corpus_cases import expected_of, not_yet, scripts, try_clean, try_fault
+from corpus_cases import expected_of, missing_for, not_yet, scripts, try_clean, try_fault
 
 OFTEN_EACH = 12
 
@@ -27,8 +27,14 @@ def marks_of(number: int, file: Path) -> list[pytest.MarkDecorator]:
     return [*later, pytest.mark.xfail(strict=True, reason=reason)] if reason else later
 
 
+def leave_out_without(missing: list[str]) -> None:
+    if missing:
+        pytest.skip(f"the script needs {', '.join(missing)}: pip install -e '.[launchers]'")
+
+
 @pytest.mark.parametrize("script", some(scripts("faults")))
 def test_a_fault_is_found_at_its_place(script: Path, tmp_path: Path) -> None:
+    leave_out_without(missing_for(script))
     seen = try_fault(script, tmp_path)
     assert seen.found, seen.ended.stdout + seen.ended.stderr
     assert seen.located, seen.ended.stdout
@@ -36,6 +42,7 @@ def test_a_fault_is_found_at_its_place(script: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("script", some(scripts("clean")))
 def test_a_clean_script_is_told_nothing(script: Path, tmp_path: Path) -> None:
+    leave_out_without(missing_for(script))
     seen = try_clean(script, tmp_path)
     assert seen.others == ()
     assert seen.ended.exit_code == 0, seen.ended.stdout + seen.ended.stderr
