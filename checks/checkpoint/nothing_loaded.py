@@ -24,6 +24,10 @@ from ddpcheck.measures.state_names import WRAPPERS, hiding_prefix
 KEPT_COUNT = 64
 
 
+# Models that are wrapped into another one.
+WRAPPING = ("DistributedDataParallel", "DataParallel")
+
+
 class Load(msgspec.Struct, frozen=True):
     """One state: how many names it has, how many of the model's own it has, and had it no prefix.
 
@@ -112,7 +116,7 @@ def _finding(ranks: Mapping[int, Load]) -> Finding:
         title=f"load_state_dict took {load.fitting or 'nothing'} of a state of {load.given}",
         message=f"{load.fitting} of the {load.given} names that it was given fit the {load.model}"
         + (cause if load.prefix else ""),
-        fix=_fix(load.prefix),
+        fix=_fix(load),
         ranks=tuple(ranks),
         severity=Severity.ERROR if load.prefix in WRAPPERS else Severity.WARNING,
         confidence=Confidence.HIGH if load.prefix in WRAPPERS else Confidence.MEDIUM,
@@ -120,10 +124,11 @@ def _finding(ranks: Mapping[int, Load]) -> Finding:
     )
 
 
-def _fix(prefix: str) -> str:
-    if not prefix:
+def _fix(load: Load) -> str:
+    if not load.prefix:
         return "load all of it with strict=True to see which names differ"
-    saved = (
-        "save model.module.state_dict()" if prefix in WRAPPERS else "load into the part it is of"
-    )
+    if load.model in WRAPPING:
+        return "load it into model.module, with strict=True"
+    into = "save model.module.state_dict()"
+    saved = into if load.prefix in WRAPPERS else "load into the part it is of"
     return f"{saved}, or take the prefix off the names; load with strict=True"

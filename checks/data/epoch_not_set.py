@@ -139,9 +139,9 @@ def _finding(ranks: Mapping[int, Order]) -> Finding:
     return Finding(
         title="the data order is the same in every epoch",
         message=f"the first {count} batches of epochs 0 and 1 have the same samples in the same "
-        f"order on {len(ranks)} rank(s): set_epoch was not called in between",
-        fix="call loader.sampler.set_epoch(epoch) at the start of each epoch, before the loop "
-        "over the loader",
+        f"order on {len(ranks)} rank(s): set_epoch was not called in between, or not on it",
+        fix="call set_epoch(epoch) of the DistributedSampler (loader.sampler, or "
+        "loader.batch_sampler.sampler) at the start of each epoch, before the loop over the loader",
         ranks=tuple(ranks),
         confidence=Confidence.HIGH,
         location=order.location,

@@ -29,6 +29,7 @@ class Deeds:
         self._step = 0
         self._forwards: dict[int, bool] = {}
         self._backward: Location | None = None
+        self._compiled: list[ref[nn.Module]] = []
 
     @property
     def kept(self) -> tuple[Deed, ...]:
@@ -44,6 +45,10 @@ class Deeds:
         """Note which model it is that is trained."""
         self._live = live
 
+    def on_compiled(self, module: nn.Module) -> None:
+        """Note that forwards through a model will not be seen."""
+        self._compiled.append(ref(module))
+
     def on_inputs(self, step: int, _inputs: Any) -> None:
         """Note whether a forward through DDP lets its backward reduce the gradients."""
         ddp = self._live.ddp if self._live else None
@@ -58,7 +63,9 @@ class Deeds:
         self._step = step + 1
         if self._live is None or self._live.ddp is None:
             return
-        if step not in self._forwards:
+        if any(each() is self._live.model for each in self._compiled):
+            pass
+        elif step not in self._forwards:
             self._note(Kind.BYPASSED, step, "", self._backward)
         elif not self._forwards[step]:
             self._note(Kind.UNSYNCED, step, "", self._backward)

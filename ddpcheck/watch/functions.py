@@ -33,7 +33,7 @@ GATHERED = {
 
 
 class Functions:
-    """Tells ``saved``, ``loaded``, ``scaled``, ``split``, ``averaged`` and ``gathered``.
+    """Tells ``saved``, ``loaded``, ``scaled``, ``split``, ``compiled``, ``averaged``, ``gathered``.
 
     And of what is sharded, ``sharding`` before and ``sharded`` after it. See ``stream``.
     """
@@ -62,6 +62,7 @@ class Functions:
         yield nn.Module, "load_state_dict", self._loaded
         yield torch.utils.data, "random_split", self._split
         yield torch.amp.GradScaler, "step", self._scaled
+        yield torch, "compile", self._compiled
         yield torch.nn.functional, "cross_entropy", self._averaged
         yield torch.nn.functional, "nll_loss", self._averaged
 
@@ -79,6 +80,11 @@ class Functions:
     def _scaled(self, _result: Any, arguments: Any, _named: Any) -> None:
         if arguments[0].is_enabled():
             self._emit("scaled")
+
+    def _compiled(self, _result: Any, arguments: Any, named: Any) -> None:
+        model, _ = _first_two(arguments, named, "model", "fullgraph")
+        if isinstance(model, nn.Module):
+            self._emit("compiled", model)
 
     def _split(self, result: Any, arguments: Any, named: Any) -> None:
         dataset, _ = _first_two(arguments, named, "dataset", "lengths")

@@ -26,6 +26,7 @@ if it has any, are such objects too, and receive each event before it:
     on_loaded(module, given, missing, unexpected, location)   a state of these keys was loaded
     on_scaled()               a GradScaler that is enabled took a step
     on_split(dataset, parts, location)   random_split made Subsets of a dataset
+    on_compiled(module)       torch.compile was called on it: its forwards are not told of any more
     on_sharding(module, location)        fully_shard is called on a module, whose parameters are whole
     on_sharded(module, mesh, location)   it has been, or by FullyShardedDataParallel over all ranks
     on_averaged(loss, targets, ignored, location)   a loss is the mean over the targets but those of
@@ -34,6 +35,8 @@ if it has any, are such objects too, and receive each event before it:
                               cuts its gradient
     on_pickled(operation, value, size_bytes, ranks, location)   a collective of objects pickled a value,
                               for a group of so many ranks; not told of small ones
+    on_storing(path, leads, location)    this rank's part of a distributed checkpoint will be written
+                              there; one rank leads, or each does where each writes one by itself
     on_read(held, asked, location)       of a distributed checkpoint that holds these keys, each with
                               what torch noted of it, these are to be loaded
     on_scheduled(scheduler, location)    a learning rate scheduler made a step, not as a part of another

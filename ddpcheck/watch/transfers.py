@@ -1,8 +1,9 @@
-"""What is pickled for collectives, and read of distributed checkpoints."""
+"""What is pickled for collectives, and written to or read of distributed checkpoints."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch.distributed as dist
@@ -11,6 +12,7 @@ from torch.distributed.checkpoint.default_planner import (
     DefaultLoadPlanner,
     _EmptyStateDictLoadPlanner,
 )
+from torch.distributed.checkpoint.filesystem import _FileSystemWriter
 
 from ddpcheck.watch.callsite import users_line
 from ddpcheck.watch.objects import LEAST_BYTES, own_operation
@@ -18,7 +20,7 @@ from ddpcheck.watch.replaced import Replaced
 
 
 class Transfers:
-    """Tells ``pickled`` and ``read``; see ``stream``.
+    """Tells ``pickled``, ``storing`` and ``read``; see ``stream``.
 
     The collectives themselves have others around them, who take theirs off in an order of their own:
     here it is what they call that is replaced.
@@ -33,6 +35,7 @@ class Transfers:
         if hasattr(distributed_c10d, "_object_to_tensor"):
             self._replaced.tell_after(distributed_c10d, "_object_to_tensor", self._pickled)
         self._replaced.tell_after(DefaultLoadPlanner, "create_local_plan", self._planned)
+        self._replaced.tell_after(_FileSystemWriter, "set_up_storage_writer", self._storing)
 
     def close(self) -> None:
         """Put torch's own back."""
@@ -45,6 +48,10 @@ class Transfers:
             given = dict(zip(("obj", "device", "group"), arguments, strict=False)) | named
             ranks = dist.get_world_size(given.get("group"))
             self._emit("pickled", operation, given["obj"], size_bytes, ranks, users_line())
+
+    def _storing(self, _result: Any, arguments: Any, named: Any) -> None:
+        leads = arguments[1] if len(arguments) > 1 else named["is_coordinator"]
+        self._emit("storing", str(Path(arguments[0].path).absolute()), bool(leads), users_line())
 
     def _planned(self, _plan: Any, arguments: Any, _named: Any) -> None:
         planner = arguments[0]
