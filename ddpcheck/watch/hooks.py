@@ -75,7 +75,7 @@ class Hooks:
         self._functions = Functions(lambda *told: self.stream().emit(*told))
         self._schedules = Schedules(lambda *told: self.stream().emit(*told))
         self._transfers = Transfers(lambda *told: self.stream().emit(*told))
-        self.meetings = Meetings(lambda *told: self.stream().emit(*told))
+        self.meetings = Meetings(lambda event, told: self.stream().emit(event, told))
         self._optimizer: Optimizer | None = None
         self._stepping: list[Optimizer] = []  # one may be carried out by others: ZeRO's
         self._has_gone_backward = False
