@@ -178,11 +178,23 @@ class WatchWork(RankWork):
         self.context = replace(self.context, device=device, watches=True)
         self.whereabouts.standstill = Standstill(on_gpu=self.context.on_gpu)
         (step,) = self.steps
-        for other in self._observers.values():  # of a model before this one: their hooks come off
-            with suppress(Exception):
-                other.facts()
-        self._observers = {check.id: check.observer(self.context) for check in step.observers}
+        kept = self._kept_observers()
+        self._observers = {
+            check.id: check.observer(self.context) for check in step.observers
+        } | kept
         return EventStream(self._observers)
+
+    def _kept_observers(self) -> dict[str, Any]:
+        """Return those that look on since before the model that is watched now, and end the others.
+
+        What a script saved or split, say, has to do with no model; the rest begins anew.
+        """
+        known = self._observers.items()
+        for _, other in known:
+            if hasattr(other, "on_built"):
+                with suppress(Exception):
+                    other.facts()  # its hooks come off
+        return {name: other for name, other in known if not hasattr(other, "on_built")}
 
     def _seen_so_far(self) -> list[Entry]:
         """Return what the observers saw, from another thread: the script stands still.

@@ -3,7 +3,6 @@
 # finding: gradients/replicas-differ
 # severity: error
 # ranks: 0, 1
-# line: loss.backward()
 # steps: 30
 
 import torch

@@ -1,4 +1,5 @@
 """Ends with FileNotFoundError on all ranks but the first; the second start goes well."""
+# fault: A13
 # finding: data/missing-file
 # severity: error
 # ranks: 1

@@ -1,4 +1,5 @@
 """A hang was noticed half an hour after it began, whatever init_process_group was told."""
+# fault: C12
 # finding: collectives/timeout-not-inherited
 # severity: warning
 # ranks: 0, 1
