@@ -14,7 +14,7 @@ What to do
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -24,6 +24,8 @@ from ddpcheck.finding import Confidence, Finding, Location
 from ddpcheck.measures.words import spans
 
 ID = "data/missing-file"
+# What the first ranks miss is looked for; thousands of ranks may miss one file.
+KEPT_COUNT = 8
 # As Python's own errors say it, and torch.save of the folder that it is to write into.
 NOT_THERE = (
     re.compile(r"No such file or directory: '([^']+)'"),
@@ -56,17 +58,24 @@ class Observer:
             return
         location = Location(frame.filename, frame.lineno or 0, frame.name) if frame else None
         self._facts = Facts(self._ctx.host, str(Path(path).absolute()), location)
-        if self._ctx.store is not None:
-            self._ctx.store.set(f"{ID}/{self._ctx.rank}", self._facts.path)
+        store = self._ctx.store
+        number = store.add(ID, 1) if store is not None else KEPT_COUNT + 1
+        if store is not None and number <= KEPT_COUNT:
+            store.set(f"{ID}/{number}", f"{self._ctx.rank} {self._facts.path}")
 
     def facts(self) -> Facts:
         """Return what is missing, and what of the others' is there."""
         self._ctx.require_watch()
-        store, there = self._ctx.store, dict[int, bool]()
-        for rank in range(self._ctx.world_size):
-            if store is not None and store.check([f"{ID}/{rank}"]):
-                there[rank] = Path(store.get(f"{ID}/{rank}").decode()).exists()
-        return msgspec.structs.replace(self._facts, there=there)
+        return msgspec.structs.replace(self._facts, there=dict(self._found_here()))
+
+    def _found_here(self) -> Iterator[tuple[int, bool]]:
+        store = self._ctx.store
+        if store is None or not store.check([ID]):  # one question, where nothing is missing
+            return
+        for number in range(1, KEPT_COUNT + 1):
+            if store.check([f"{ID}/{number}"]):
+                rank, _, path = store.get(f"{ID}/{number}").decode().partition(" ")
+                yield int(rank), Path(path).exists()
 
 
 def missing_path(error: BaseException) -> str:

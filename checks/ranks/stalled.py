@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ddpcheck.finding import Confidence, Finding
-from ddpcheck.measures.broken_off import SCRIPTS
 from ddpcheck.measures.inquest import Kind, inquest
 from ddpcheck.measures.stack_lines import told_places, users_place
 from ddpcheck.measures.testimony import State, Testimony
@@ -85,7 +84,7 @@ def _fix(first: Testimony, *, together: bool) -> str:
         return "look at the network between the ranks: run --select network,collectives"
     if first.state is State.STOPPED:
         return "see who stopped it; it goes on with kill -CONT and its pid"
-    if first.check.startswith(SCRIPTS):
+    if first.is_watched:
         return (
             "let it come as the others do; where it has slow work to do, do that before "
             "init_process_group, or give the group more time: init_process_group(timeout=...)"

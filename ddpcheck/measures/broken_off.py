@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ddpcheck.measures.testimony import State, Testimony
+from ddpcheck.measures.testimony import ABORTED, State, Testimony
 
-SCRIPTS = "watch/"
-# How gloo ends a process whose part of a collective is of another size than its peer's (an
-# exception of its own thread, op.preamble.length in transport/tcp/pair.cc), and what the peer says.
-ABORTED = "SIGABRT"
+# gloo aborts a process whose part of a collective is of another size than its peer's (an exception
+# of its own thread, op.preamble.length in transport/tcp/pair.cc), and the peer says this.
 PEER_LEFT = ("Connection reset by peer", "Connection closed by peer", "closed the connection")
 # What ranks say whose group gave up waiting: gloo's, and the watchdog's of NCCL.
 GAVE_UP = ("Timed out waiting", "collective operation timeout", "wait timeout after")
@@ -17,7 +15,7 @@ GAVE_UP = ("Timed out waiting", "collective operation timeout", "wait timeout af
 
 def parted(told: Mapping[int, Testimony]) -> dict[int, str]:
     """Return what ranks were in when gloo broke off a collective whose two parts did not match."""
-    aborted = {r: t for r, t in told.items() if t.ended_by == ABORTED and t.waits and _is_script(t)}
+    aborted = {r: t for r, t in told.items() if t.ended_by == ABORTED and t.waits and t.is_watched}
     left = {r: t for r, t in told.items() if _raised(t, PEER_LEFT)}
     if not aborted or not left:
         return {}
@@ -29,14 +27,10 @@ def came_too_late(told: Mapping[int, Testimony]) -> dict[int, str]:
     """Return who was still at work, in no collective, when the others' group gave up waiting."""
     if not any(_raised(each, GAVE_UP) for each in told.values()):
         return {}
-    late = (r for r, t in told.items() if t.state is State.BUSY and not t.waits and _is_script(t))
+    late = (r for r, t in told.items() if t.state is State.BUSY and not t.waits and t.is_watched)
     return dict.fromkeys(late, "was still at work when the others' group gave up waiting")
 
 
 def _raised(own: Testimony, words: tuple[str, ...]) -> bool:
     is_said = any(each in own.error for each in words)
-    return own.state is State.RAISED and own.is_victim and is_said and _is_script(own)
-
-
-def _is_script(own: Testimony) -> bool:
-    return own.check.startswith(SCRIPTS)
+    return own.state is State.RAISED and own.is_victim and is_said and own.is_watched

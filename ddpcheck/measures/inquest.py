@@ -23,15 +23,13 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
-from ddpcheck.measures.broken_off import SCRIPTS, came_too_late, parted
+from ddpcheck.measures.broken_off import came_too_late, parted
 from ddpcheck.measures.deviation import deviants, other_count, other_digest, other_place
-from ddpcheck.measures.testimony import State, Testimony
+from ddpcheck.measures.testimony import ABORTED, State, Testimony
 from ddpcheck.measures.waiting import in_vain, is_receiving, is_under_way, unlike_in_group
 
 # What launchers, schedulers and users send to end a job.
 ASKED = ("SIGTERM", "SIGINT", "SIGHUP")
-# What libraries do to themselves when a peer is gone, or their own watchdog's time is over.
-ABORTED = "SIGABRT"
 # ddpcheck's own code for a run that was cut short: that rank left because others could not go on.
 LEFT_AS_TOLD = "exit code 4"
 
@@ -201,7 +199,7 @@ def _by_reach(told: Mapping[int, Testimony], reach: Mapping[int, int]) -> dict[i
     if 2 * len(ahead) < len(reach) and set(ended) >= set(reach) - set(ahead):
         reason = f"entered {call} as collective {highest}, which no other rank has"
         return {rank: Ruling(Kind.OTHER_CALL, reason) for rank in ahead}
-    if len(ended) == len(ahead) == 1 == len(told) - 1 and _is_of_script(told):
+    if len(ended) == len(ahead) == 1 == len(told) - 1 and told[ahead[0]].is_watched:
         return _one_and_the_other(ahead[0], ended[0], call)
     reason = f"did not enter {call}, which others are in"
     return {
@@ -213,15 +211,11 @@ def _by_reach(told: Mapping[int, Testimony], reach: Mapping[int, int]) -> dict[i
 
 def _one_and_the_other(waiting: int, ended: int, call: str) -> dict[int, Ruling]:
     """Return the ruling where one made a call too many or the other one too few: it is not known."""
-    extra, over = f"waits in {call}, which the other did not enter", "came to the script's end"
-    ruling = {
-        rank: (Kind.OTHER_CALL, why, False) for rank, why in ((waiting, extra), (ended, over))
+    extra = f"waits in {call}, which the other did not enter"
+    return {
+        waiting: Ruling(Kind.OTHER_CALL, extra, is_sure=False),
+        ended: Ruling(Kind.OTHER_CALL, "came to the script's end", is_sure=False),
     }
-    return {rank: Ruling(*each) for rank, each in ruling.items()}
-
-
-def _is_of_script(told: Mapping[int, Testimony]) -> bool:
-    return any(each.check.startswith(SCRIPTS) for each in told.values())
 
 
 def _reaches(told: Mapping[int, Testimony]) -> Iterator[dict[int, int]]:

@@ -40,6 +40,12 @@ BY_TORCH = " by torch"
 MEETING = "rehearsal/meeting-after-the-training"
 
 
+# How the names begin of what a watched script is in; and how libraries end a process that they give
+# up: when a peer is gone, or their own watchdog's time is over.
+WATCHED = "watch/"
+ABORTED = "SIGABRT"
+
+
 class State(StrEnum):
     """How a rank stands at the end of the run."""
 
@@ -124,6 +130,11 @@ class Testimony(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     sequence: int = 0
     digest: str = ""
     groups: tuple[GroupCalls, ...] = ()
+
+    @property
+    def is_watched(self) -> bool:
+        """Return whether it was in a script of the user's."""
+        return self.check.startswith(WATCHED)
 
     @property
     def is_victim(self) -> bool:

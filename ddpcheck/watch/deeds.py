@@ -63,13 +63,13 @@ class Deeds:
         self._step = step + 1
         if self._live is None or self._live.ddp is None:
             return
+        self._look_for_the_freed(step)
         if any(each() is self._live.model for each in self._compiled):
-            pass
-        elif step not in self._forwards:
+            return
+        if step not in self._forwards:
             self._note(Kind.BYPASSED, step, "", self._backward)
         elif not self._forwards[step]:
             self._note(Kind.UNSYNCED, step, "", self._backward)
-        self._look_for_the_freed(step)
 
     def on_loaded(self, module: Any, _given: Any, _missing: Any, _more: Any, location: Any) -> None:
         """Note that a state was loaded into a model that is wrapped already."""

@@ -63,6 +63,7 @@ class Functions:
         yield torch.utils.data, "random_split", self._split
         yield torch.amp.GradScaler, "step", self._scaled
         yield torch, "compile", self._compiled
+        yield nn.Module, "compile", self._compiled
         yield torch.nn.functional, "cross_entropy", self._averaged
         yield torch.nn.functional, "nll_loss", self._averaged
 

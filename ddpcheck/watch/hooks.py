@@ -86,8 +86,7 @@ class Hooks:
     ) -> None:
         """From now on tell this stream; what came before is forgotten."""
         self._begin, self._enough, self._on_enough = begin, steps, on_enough
-        self._stream = self._live = self._optimizer = None
-        self.step = 0
+        self._forget()
 
     def install(self) -> None:
         """Put the hooks on."""
@@ -147,8 +146,11 @@ class Hooks:
         if live is None or live.ddp is not None or live.optimizer is None:
             return
         if not _shares(live.optimizer, module):
-            self._stream = self._live = self._optimizer = None
-            self.step = 0
+            self._forget()
+
+    def _forget(self) -> None:
+        self._stream = self._live = self._optimizer = None
+        self.step = 0
 
     def _going_forward(self, original: Around, ddp: Any, *arguments: Any, **named: Any) -> Any:
         """Tell of the first model that is trained: a teacher, or one that is evaluated, is not."""

@@ -10,6 +10,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from ddpcheck.measures.deeds import Kind
 from ddpcheck.watch.deeds import Deeds
+from ddpcheck.watch.functions import Functions
 from ddpcheck.watch.hooks import Watched
 
 
@@ -39,6 +40,16 @@ def test_of_a_compiled_wrapper_it_is_not_known(live: Watched) -> None:
     deeds = Deeds()
     deeds.on_built(live)
     deeds.on_compiled(live.model)
+    assert kinds(deeds) == []
+
+
+def test_a_wrapper_may_be_compiled_in_place(live: Watched) -> None:
+    deeds = Deeds()
+    deeds.on_built(live)
+    functions = Functions(lambda _event, model: deeds.on_compiled(model))
+    functions.install()
+    live.model.compile()
+    functions.close()
     assert kinds(deeds) == []
 
 
