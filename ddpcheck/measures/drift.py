@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import NamedTuple, Protocol
 
 from ddpcheck.measures.sketch import Difference, Sketch, first_apart, first_difference
@@ -70,5 +71,12 @@ def first_drift(replicas: Mapping[int, Replica]) -> Drift | None:
 
 
 def _come_together(norms: Mapping[int, Sequence[str]], since: int) -> bool:
-    """Return whether replicas that parted at a moment were alike again at a later one."""
-    return any(len(set(moment)) == 1 for moment in list(zip(*norms.values(), strict=False))[since:])
+    """Return whether replicas that parted at a moment come together again and again.
+
+    Those that have been apart for longer than ever before are not about to be averaged.
+    """
+    moments = list(zip(*norms.values(), strict=False))[since:]
+    stretches = [
+        len(list(each)) for apart, each in groupby(len(set(m)) > 1 for m in moments) if apart
+    ]
+    return len(stretches) > 1 and stretches[-1] <= max(stretches[:-1])

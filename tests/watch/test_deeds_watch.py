@@ -46,7 +46,11 @@ def test_of_a_compiled_wrapper_it_is_not_known(live: Watched) -> None:
 def test_a_wrapper_may_be_compiled_in_place(live: Watched) -> None:
     deeds = Deeds()
     deeds.on_built(live)
-    functions = Functions(lambda _event, model: deeds.on_compiled(model))
+
+    def hear(_event: str, model: nn.Module) -> None:
+        deeds.on_compiled(model)
+
+    functions = Functions(hear)
     functions.install()
     live.model.compile()
     functions.close()

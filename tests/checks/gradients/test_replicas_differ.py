@@ -235,6 +235,8 @@ def test_replicas_that_are_averaged_now_and_then_differ_in_between() -> None:
     assert judge(own) == []
     never = {0: rank(norms="aabdb"), 1: rank(norms="aacfe", after=OTHER_END)}
     assert len(judge(never)) == 1
+    once = {0: rank(norms="aabdbbb"), 1: rank(norms="aacdeee", after=OTHER_END)}
+    assert len(judge(once)) == 1
 
 
 def test_what_is_averaged_by_design_is_not_judged_and_says_so() -> None:
