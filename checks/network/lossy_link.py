@@ -74,7 +74,7 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
         if told.is_gone
     }
     lossy = {
-        pair: f"{told.retransmitted_count} of {told.sent_count} packets were sent again"
+        pair: f"{told.retransmitted_count} of {told.sent_count} packets had to be sent again"
         for pair, told in talks.items()
         if is_lossy(told) and pair not in gone
     }
