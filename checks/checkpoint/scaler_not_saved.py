@@ -11,17 +11,13 @@ What to do
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
 from ddpcheck.check import Context
 from ddpcheck.finding import Confidence, Finding, Location, Severity
+from ddpcheck.measures.saved import OPTIMIZER_KEYS, has_state
 
-# How deep in what is saved a state is looked for: {"optimizer": ...}, or a list of them.
-DEPTH_COUNT = 3
-LONGEST_COUNT = 100
-OPTIMIZER_KEYS = frozenset({"state", "param_groups"})
 SCALER_KEYS = frozenset({"scale", "growth_factor", "backoff_factor", "growth_interval"})
 
 
@@ -47,9 +43,9 @@ class Observer:
 
     def on_saved(self, _path: str, value: object, location: Location | None) -> None:
         """Note whose states are in it."""
-        if _has(value, SCALER_KEYS):
+        if has_state(value, SCALER_KEYS):
             self._facts = msgspec.structs.replace(self._facts, saved_scaler=True)
-        if _has(value, OPTIMIZER_KEYS) and not self._facts.saved_optimizer:
+        if has_state(value, OPTIMIZER_KEYS) and not self._facts.saved_optimizer:
             self._facts = msgspec.structs.replace(
                 self._facts, saved_optimizer=True, location=location
             )
@@ -82,15 +78,3 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
 def summarize(facts: Mapping[int, Facts]) -> str:
     """Return whether there was a scaler."""
     return "" if any(own.scaled for own in facts.values()) else "no GradScaler took a step"
-
-
-def _has(value: Any, keys: frozenset[str], depth: int = DEPTH_COUNT) -> bool:
-    """Return whether a dictionary with these keys is in the value, or is it."""
-    if isinstance(value, Mapping):
-        inner = list(value.values())
-        found = keys <= value.keys()
-    elif isinstance(value, (list, tuple)) and len(value) <= LONGEST_COUNT:
-        inner, found = list(value), False
-    else:
-        return False
-    return found or (depth > 0 and any(_has(each, keys, depth - 1) for each in inner))

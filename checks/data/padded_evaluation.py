@@ -1,8 +1,8 @@
 """An evaluation counts some samples twice.
 
 Why it matters
-    A DistributedSampler makes the ranks' parts equally long by giving the first samples again. An
-    evaluation that is averaged over all of them counts those twice: its result changes with the
+    A DistributedSampler, and accelerate's even_batches, make the ranks' parts equally long by giving
+    the first samples again. An evaluation that is averaged over all of them counts those twice: its result changes with the
     number of GPUs, and papers have been compared by less.
 
 What to do
@@ -35,7 +35,7 @@ class Pass(msgspec.Struct, frozen=True):
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """A rank's first evaluation from each loader whose DistributedSampler shares a dataset out."""
+    """A rank's first evaluation from each loader that shares a dataset out."""
 
     passes: tuple[Pass, ...]
 
@@ -98,7 +98,7 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
 def summarize(facts: Mapping[int, Facts]) -> str:
     """Return how many evaluations were seen."""
     count = max(len(own.passes) for own in facts.values())
-    return f"{count} evaluations by shares of a DistributedSampler came to their end"
+    return f"{count} evaluations by shares of a dataset came to their end"
 
 
 def _twice(ranks: Mapping[int, Pass]) -> int:
@@ -114,7 +114,7 @@ def _finding(ranks: Mapping[int, Pass]) -> Finding:
     return Finding(
         title=f"an evaluation counts {_twice(ranks)} samples twice",
         message=f"the dataset has {first.samples} samples, the ranks' parts together "
-        f"{first.samples + _twice(ranks)} ({counts}): the sampler repeats the first ones, unless the "
+        f"{first.samples + _twice(ranks)} ({counts}): the first ones are repeated, unless the "
         "script drops them before it averages",
         fix="drop what is beyond the length of the dataset after gathering, or give each rank "
         "range(rank, len(dataset), world_size) and sum counts",

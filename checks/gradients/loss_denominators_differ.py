@@ -1,16 +1,15 @@
 """Ranks average their loss over different numbers of targets.
 
 Why it matters
-    cross_entropy and nll_loss with reduction="mean" divide by this rank's targets that are not
-    ignored, and DDP averages what comes of it. Where one rank has 2 valid tokens and another 8, a
-    token of the first weighs four times as much as one of the second: the training depends on the
-    number of GPUs, and is not that of one GPU with all of the batch.
+    A mean over this rank's valid targets, by cross_entropy with ignore_index, or by a sum that is
+    divided by their number, is averaged by DDP once more. Where one rank has 2 valid tokens and
+    another 8, a token of the first weighs four times as much as one of the second: the training
+    depends on the number of GPUs, and is not that of one GPU with all of the batch.
 
 What to do
     Sum (reduction="sum"), all-reduce the number of valid targets of the step, and backpropagate
     sum * world_size / number, as DDP divides by the world size. Means that are weighted in such a
-    way are known by the gradient that comes to them. Not seen: means by a mask of the script's
-    own, and within compiled functions.
+    way are known by the gradient that comes to them. Not seen: means within compiled functions.
 """
 
 from __future__ import annotations
@@ -54,6 +53,7 @@ class Observer:
         self._group: tuple[int, ...] = ()
         self._means = Means()
         self.on_averaged = self._means.on_averaged
+        self.on_loss = self._means.on_loss
         self.on_step = self._means.on_step
 
     def on_built(self, live: Trained) -> None:
@@ -75,7 +75,7 @@ class Observer:
             raise Skip("no model was trained through DistributedDataParallel or fully_shard")
         means = self._means.read()
         if not means:
-            raise Skip("no mean by cross_entropy or nll_loss was backpropagated")
+            raise Skip("no mean over targets was backpropagated")
         return Facts(means, self._means.lines, self._group)
 
 
@@ -114,7 +114,7 @@ def _judged(location: Location | None, moments: list[dict[int, Mean]]) -> Findin
     typical = median_low(shares)
     at, worst = max(zip(shares, moments, strict=True), key=lambda each: each[0])
     is_usual = typical >= MISPLACED_RATIO
-    told = listed(f"{m.counted} of {m.targets} on rank {rank}" for rank, m in worst.items())
+    told = listed(f"{_over(mean)} on rank {rank}" for rank, mean in worst.items())
     step = worst[min(worst)].step
     # A last batch that is smaller on one rank is no matter.
     return Finding(
@@ -134,6 +134,10 @@ def _judged(location: Location | None, moments: list[dict[int, Mean]]) -> Findin
             "counted": {str(rank): mean.counted for rank, mean in sorted(worst.items())},
         },
     )
+
+
+def _over(mean: Mean) -> str:
+    return f"{mean.counted} of {mean.targets}" if mean.targets > mean.counted else f"{mean.counted}"
 
 
 def _are_masked_at_random(moments: list[dict[int, Mean]]) -> bool:

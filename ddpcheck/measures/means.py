@@ -15,13 +15,16 @@ SURE_DEVIATIONS = 5.0
 CHANCE_RATIO = 2.0
 # Words to be guessed come alone, or are a few tokens; an answer, or a padded text, is in one piece.
 SCATTERED_RUN_COUNT = 3
+# Of fp32, in which a count or its reciprocal is, with room for some operations.
+WHOLE_RELATIVE = 1e-5
 
 
 class Mean(msgspec.Struct, frozen=True, array_like=True):
     """One mean that was backpropagated: the ``number``th of a line in a step.
 
     Of its ``targets`` it is over ``counted``, in so many ``runs`` (0 where these were not counted);
-    ``gradient`` came to it.
+    ``gradient`` came to it. ``by_hand``: the script divides by ``counted`` itself; ``targets`` are
+    the values that it sums, 0 where that is not known.
     """
 
     line: int
@@ -31,11 +34,24 @@ class Mean(msgspec.Struct, frozen=True, array_like=True):
     counted: int
     runs: int
     gradient: float
+    by_hand: bool = False
 
     @property
     def is_scattered(self) -> bool:
-        """Return whether targets are ignored here and there, not as the rest of a text is."""
+        """Return whether targets are ignored here and there, not as the rest of a text is.
+
+        Or may be: which ones a script leaves out by itself is not seen.
+        """
+        if self.by_hand:
+            return True
         return self.counted < self.targets and self.counted <= self.runs * SCATTERED_RUN_COUNT
+
+
+def whole_count(number: float) -> int | None:
+    """Return what a sum is divided by if it is a count, that is, a whole number from 1 on."""
+    if not 1 - WHOLE_RELATIVE <= number < math.inf:
+        return None
+    return round(number) if abs(number - round(number)) <= WHOLE_RELATIVE * number else None
 
 
 def misplaced_share(means: Sequence[Mean]) -> float:

@@ -39,3 +39,9 @@ def user_frame(error: BaseException) -> traceback.FrameSummary | None:
     frames = traceback.extract_tb(error.__traceback__)
     theirs = [frame for frame in frames if is_users(frame.filename)]
     return theirs[-1] if theirs else None
+
+
+def users_line_of(error: BaseException) -> Location | None:
+    """Return the innermost line of the user's code that an exception went through, if any."""
+    frame = user_frame(error)
+    return Location(frame.filename, frame.lineno or 0, frame.name) if frame is not None else None

@@ -21,8 +21,8 @@ class Feed:
     """One DataLoader: its number in the order of first use, and where it was first iterated.
 
     ``shuffles`` is whether a DistributedSampler shuffles for it, whose epoch is ``epoch``;
-    ``is_shared`` whether such a sampler gives each of ``replicas`` a part of the dataset, which is
-    known by ``id`` and has ``samples`` (0: it does not say).
+    ``is_shared`` whether such a sampler, or accelerate, gives each of ``replicas`` a part of the
+    dataset, which is known by ``id`` and has ``samples`` (0: it does not say).
     """
 
     number: int
@@ -80,7 +80,7 @@ class Feeds:
         sampler = _distributed_sampler(loader)
         feed.shuffles = sampler is not None and bool(sampler.shuffle)
         feed.epoch = sampler.epoch if sampler is not None else 0
-        feed.replicas = sampler.num_replicas if sampler is not None else 1
+        feed.replicas = sampler.num_replicas if sampler is not None else _accelerated(loader)
         feed.is_shared = feed.replicas > 1
         feed.samples = _length(loader.dataset)
         feed.dataset_id = id(loader.dataset)
@@ -122,6 +122,12 @@ def _distributed_sampler(loader: Any) -> DistributedSampler[Any] | None:
         if isinstance(sampler, DistributedSampler):
             return sampler
     return None
+
+
+def _accelerated(loader: Any) -> int:
+    """Return among how many ranks accelerate's BatchSamplerShard deals the batches out."""
+    count = getattr(getattr(loader, "batch_sampler", None), "num_processes", 1)
+    return count if isinstance(count, int) else 1
 
 
 def _length(dataset: Any) -> int:

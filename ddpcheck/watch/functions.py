@@ -18,6 +18,7 @@ from torch._C._functorch import is_functorch_wrapped_tensor
 
 from ddpcheck.watch.callsite import users_line
 from ddpcheck.watch.replaced import Replaced, Tell
+from ddpcheck.watch.states import is_its_own
 
 Emit = Callable[..., None]
 
@@ -34,6 +35,8 @@ GATHERED = {
 
 class Functions:
     """Tells ``saved``, ``loaded``, ``scaled``, ``split``, ``compiled``, ``averaged``, ``gathered``.
+
+    And ``chosen`` of each Subset, ``optimizing`` of each optimizer.
 
     And of what is sharded, ``sharding`` before and ``sharded`` after it. See ``stream``.
     """
@@ -61,6 +64,8 @@ class Functions:
         yield torch, "save", self._saved
         yield nn.Module, "load_state_dict", self._loaded
         yield torch.utils.data, "random_split", self._split
+        yield torch.utils.data.Subset, "__init__", self._chosen
+        yield torch.optim.Optimizer, "__init__", self._optimizing
         yield torch.amp.GradScaler, "step", self._scaled
         yield torch, "compile", self._compiled
         yield nn.Module, "compile", self._compiled
@@ -76,7 +81,10 @@ class Functions:
         module, given = _first_two(arguments, named, "self", "state_dict")
         missing = tuple(getattr(result, "missing_keys", ()))
         unexpected = tuple(getattr(result, "unexpected_keys", ()))
-        self._emit("loaded", module, tuple(given), missing, unexpected, users_line())
+        if is_its_own(module, given):
+            self._emit("reloaded", module, tuple(given), users_line())
+        else:
+            self._emit("loaded", module, tuple(given), missing, unexpected, users_line())
 
     def _scaled(self, _result: Any, arguments: Any, _named: Any) -> None:
         if arguments[0].is_enabled():
@@ -90,6 +98,12 @@ class Functions:
     def _split(self, result: Any, arguments: Any, named: Any) -> None:
         dataset, _ = _first_two(arguments, named, "dataset", "lengths")
         self._emit("split", dataset, tuple(result), users_line())
+
+    def _chosen(self, _result: Any, arguments: Any, _named: Any) -> None:
+        self._emit("chosen", arguments[0], users_line())
+
+    def _optimizing(self, _result: Any, arguments: Any, _named: Any) -> None:
+        self._emit("optimizing", arguments[0], users_line())
 
     def _sharding(self, arguments: Any, named: Any) -> None:
         self._emit("sharding", _sharded_module(arguments, named), users_line())

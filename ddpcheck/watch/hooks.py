@@ -21,6 +21,7 @@ from torch.optim.optimizer import (
     register_optimizer_step_post_hook,
     register_optimizer_step_pre_hook,
 )
+from torch.utils._pytree import tree_leaves
 from torch.utils.data._utils.fetch import _IterableDatasetFetcher, _MapDatasetFetcher
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 from torch.utils.hooks import RemovableHandle
@@ -96,6 +97,8 @@ class Hooks:
         ]
         self._replaced.put(DistributedDataParallel, "__init__", self._making_ddp)
         self._replaced.put(DistributedDataParallel, "forward", self._going_forward)
+        if hasattr(DistributedDataParallel, "_post_forward"):
+            self._replaced.put(DistributedDataParallel, "_post_forward", self._searching)
         for name, around in self._feeds.wraps():
             self._replaced.put(_BaseDataLoaderIter, name, around)
         for fetcher in (_MapDatasetFetcher, _IterableDatasetFetcher):
@@ -163,6 +166,19 @@ class Hooks:
             if ddp is self._live.model:
                 self.stream().emit("inputs", self.step, (arguments, named))
         return original(ddp, *arguments, **named)
+
+    def _searching(self, original: Around, ddp: Any, output: Any) -> Any:
+        """Time what DDP does after the forward pass, if it searches for unused parameters then."""
+        live = self._live
+        if torch.compiler.is_compiling() or live is None or ddp is not live.model:
+            return original(ddp, output)
+        entered = perf_counter()
+        passed = original(ddp, output)
+        if ddp.find_unused_parameters and not ddp.static_graph and torch.is_grad_enabled():
+            took_s = perf_counter() - entered
+            count = sum(isinstance(leaf, torch.Tensor) for leaf in tree_leaves(passed))
+            self.stream().emit("searched", self.step, took_s, count)
+        return passed
 
     def _fetching(self, original: Around, fetcher: Any, indices: Any) -> Any:
         """Tell of a batch's samples, in this process or in a worker that was forked from it."""

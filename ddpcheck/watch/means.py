@@ -8,7 +8,9 @@ from typing import Any
 import torch
 
 from ddpcheck.finding import Location
-from ddpcheck.measures.means import Mean
+from ddpcheck.measures.means import Mean, whole_count
+from ddpcheck.watch.callsite import users_line
+from ddpcheck.watch.quotients import Quotient, leave_out, quotients
 
 # More tells no more; how targets are ignored, a few tell.
 KEPT_MEANS = 512
@@ -21,9 +23,13 @@ class _Kept:
     step: int
     number: int
     targets: int
-    counted: torch.Tensor
-    runs: torch.Tensor | None
+    counted: Any
+    runs: Any
     gradient: torch.Tensor | None = None
+    by_hand: bool = False
+    is_factor: bool = False
+    # Which kind it is of in its backward pass, where it is one by hand.
+    like: tuple[int, int] = (0, 0)
 
     def come(self, gradient: torch.Tensor) -> None:
         """Note the gradient that comes to the mean; it may come more than once."""
@@ -41,7 +47,8 @@ class Means:
         self._lines: dict[Location | None, int] = {}
         self._kept: list[_Kept] = []
         self._step = 0
-        self._numbers: dict[int, int] = {}
+        self._numbers: dict[object, int] = {}
+        self._backwards = 0
 
     @property
     def lines(self) -> tuple[Location | None, ...]:
@@ -59,6 +66,31 @@ class Means:
         runs = _runs(valid) if len(self._kept) < KEPT_RUNS else None
         kept = _Kept(line, self._step, number, targets.numel(), valid.sum(), runs)
         loss.register_hook(kept.come)
+        leave_out(loss)
+        self._kept.append(kept)
+
+    def on_loss(self, step: int, loss: torch.Tensor) -> None:
+        """Look for means that the loss takes by itself."""
+        if len(self._kept) >= KEPT_MEANS or type(loss) is not torch.Tensor or loss.dim():
+            return
+        found = () if _is_captured(loss) else tuple(quotients(loss))
+        self._backwards += 1
+        if found:
+            line = self._lines.setdefault(users_line(), len(self._lines))
+            for each in found:
+                self._keep(each, line, step)
+
+    def _keep(self, found: Quotient, line: int, step: int) -> None:
+        # One that a micro-batch had before it in this step is another one.
+        same = (line, found.key)
+        again = self._numbers[same] = self._numbers.get(same, -1) + 1
+        kept = _Kept(line, step, found.key + again, found.values, found.count, None)
+        kept.by_hand, kept.is_factor, kept.like = (
+            True,
+            found.is_factor,
+            (self._backwards, found.kind),
+        )
+        found.node.register_prehook(lambda gradients: kept.come(gradients[0]))
         self._kept.append(kept)
 
     def on_step(self, step: int) -> None:
@@ -68,19 +100,43 @@ class Means:
 
     def read(self) -> tuple[Mean, ...]:
         """Return the means that were backpropagated; waits for the device."""
-        return tuple(
-            Mean(
-                line=kept.line,
-                step=kept.step,
-                number=kept.number,
-                targets=kept.targets,
-                counted=int(kept.counted),
-                runs=0 if kept.runs is None else int(kept.runs),
-                gradient=float(kept.gradient),
-            )
-            for kept in self._kept
-            if kept.gradient is not None
-        )
+        means: list[Mean] = []
+        alike: dict[tuple[int, int], list[Mean]] = {}
+        for kept in self._kept:
+            mean = _mean(kept)
+            if mean is not None:
+                means.append(mean)
+                if kept.by_hand:
+                    alike.setdefault(kept.like, []).append(mean)
+        # Several of a kind, each over another number: of each sample its own, as is right.
+        own = {id(m) for ms in alike.values() if len({m.counted for m in ms}) > 1 for m in ms}
+        return tuple(mean for mean in means if id(mean) not in own)
+
+
+def _is_captured(loss: torch.Tensor) -> bool:
+    return loss.is_cuda and torch.cuda.is_current_stream_capturing()
+
+
+def _mean(kept: _Kept) -> Mean | None:
+    """Return what was noted, None where it was not backpropagated, or divides by no count."""
+    if kept.gradient is None:
+        return None
+    number = float(kept.counted)
+    if kept.is_factor:
+        number = 1.0 / number if number else 0.0
+    counted = whole_count(number)
+    if counted is None:
+        return None
+    return Mean(
+        line=kept.line,
+        step=kept.step,
+        number=kept.number,
+        targets=kept.targets,
+        counted=counted,
+        runs=0 if kept.runs is None else int(kept.runs),
+        gradient=float(kept.gradient),
+        by_hand=kept.by_hand,
+    )
 
 
 def _runs(valid: torch.Tensor) -> torch.Tensor:

@@ -16,6 +16,8 @@ if it has any, are such objects too, and receive each event before it:
     on_fed(feed)              the next batch is of this DataLoader; scripts only
     on_batch(step, batch)     a batch as the loader gave it
     on_inputs(step, inputs)   what goes into the wrapped model, arguments and named ones; scripts only
+    on_searched(step, took_s, outputs)   DDP searched the graph of its outputs, so many tensors, for
+                              unused parameters; scripts only
     on_loss(step, loss)       the loss before backward
     on_gradients(step)        after backward, before the optimizer's step
     on_step(step)             after the optimizer's step
@@ -24,8 +26,11 @@ if it has any, are such objects too, and receive each event before it:
     on_saved(path, value, location)      torch.save wrote a value; the path is '' for what is no
                               path; scripts only, as all that follow
     on_loaded(module, given, missing, unexpected, location)   a state of these keys was loaded
+    on_reloaded(module, given, location)   a module was given its own tensors, and so loaded nothing
     on_scaled()               a GradScaler that is enabled took a step
     on_split(dataset, parts, location)   random_split made Subsets of a dataset
+    on_chosen(subset, location)          a Subset was made, by random_split too, which tells it first
+    on_optimizing(optimizer, location)   an optimizer was made, maybe as a part of another
     on_compiled(module)       torch.compile was called on it: its forwards are not told of any more
     on_sharding(module, location)        fully_shard is called on a module, whose parameters are whole
     on_sharded(module, mesh, location)   it has been, or by FullyShardedDataParallel over all ranks

@@ -64,6 +64,49 @@ def test_the_observer_knows_a_part_that_is_loaded_by_shares() -> None:
     assert summarize({0: observer.facts()}) == "1 splits compared"
 
 
+def own(train: list[int], held_out: list[int], *, is_shared: bool = True) -> Facts:
+    """Return a rank that makes two Subsets of ten samples by itself."""
+    observer = Observer(context_with(watches=True))
+    dataset = range(10)
+    subsets = [SimpleNamespace(dataset=dataset, indices=each) for each in (train, held_out)]
+    for subset in subsets:
+        observer.on_chosen(subset, LINE)
+    feed: Any = SimpleNamespace(is_shared=is_shared, dataset_id=id(subsets[0]))
+    observer.on_epoch(feed)
+    return observer.facts()
+
+
+def test_subsets_of_the_script_s_own_that_mix_the_ranks_parts() -> None:
+    facts = {0: own([0, 1, 2, 3], [4, 5]), 1: own([2, 3, 4, 5], [0, 1])}
+    (finding,) = judge(facts)
+    assert (finding.severity, finding.ranks, finding.location) == (Severity.ERROR, (0, 1), LINE)
+    assert finding.title == "Subsets give the ranks different parts"
+    assert "of 10 samples, parts of 4 and 2" in finding.message
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        pytest.param({0: own([0, 1, 2], [4]), 1: own([0, 1, 2], [4])}, id="the same"),
+        pytest.param({0: own([0, 1], [8]), 1: own([2, 3], [9])}, id="shares of the same parts"),
+        pytest.param({0: own([0, 1, 2], [4]), 1: own([5, 6], [0])}, id="of other lengths"),
+        pytest.param({0: own([0, 1], [1, 2]), 1: own([3, 4], [4, 5])}, id="no parts: they overlap"),
+        pytest.param({0: own([0, 1], [])}, id="one alone"),
+    ],
+)
+def test_subsets_that_are_right(facts: dict[int, Facts]) -> None:
+    assert judge(facts) == []
+
+
+def test_subsets_of_what_may_be_a_dataset_of_the_rank_s_own() -> None:
+    facts = {
+        0: own([0, 1, 2, 3], [4, 5], is_shared=False),
+        1: own([2, 3, 4, 5], [0, 1], is_shared=False),
+    }
+    (finding,) = judge(facts)
+    assert finding.severity is Severity.INFO
+
+
 def test_without_a_script_it_is_a_skip() -> None:
     with pytest.raises(Skip):
         Observer(context_with()).facts()

@@ -18,6 +18,7 @@ from ddpcheck.checks.gradients.loss_denominators_differ import Facts, Observer
 from ddpcheck.measures.means import Mean
 from ddpcheck.watch import replicas
 from ddpcheck.watch.functions import Functions
+from ddpcheck.watch.replaced import Replaced
 from ddpcheck.watch.stream import EventStream
 
 Loss = Callable[[torch.Tensor], torch.Tensor]
@@ -33,11 +34,13 @@ def observed() -> Generator[Observer]:
     """Yield an observer that hears of what the code within does."""
     observer = Observer(context_with(watches=True, world_size=2))
     stream = EventStream({"x": observer})
-    functions = Functions(stream.emit)
+    functions, replaced = Functions(stream.emit), Replaced()
     functions.install()
+    replaced.tell_before(torch.Tensor, "backward", lambda own, _: stream.emit("loss", 0, own[0]))
     try:
         yield observer
     finally:
+        replaced.close()
         functions.close()
     assert stream.raised == {}
 
@@ -71,6 +74,25 @@ def named(scores: torch.Tensor) -> torch.Tensor:
 
 def a_sum(scores: torch.Tensor) -> torch.Tensor:
     return functional.cross_entropy(scores, TARGETS, reduction="sum") / 3
+
+
+def a_product(scores: torch.Tensor) -> torch.Tensor:
+    return 2 * (functional.cross_entropy(scores, TARGETS, reduction="sum") * (1 / 3))
+
+
+def masked(scores: torch.Tensor) -> torch.Tensor:
+    mask = (TARGETS != -100).float()
+    each = functional.cross_entropy(scores, TARGETS, reduction="none")
+    return (each * mask).sum() / mask.sum().clamp(min=1.0)
+
+
+def chosen(scores: torch.Tensor) -> torch.Tensor:
+    return (scores.square().mean(1)[TARGETS != -100]).mean()
+
+
+def chosen_by_a_loss(scores: torch.Tensor) -> torch.Tensor:
+    valid = TARGETS != -100
+    return functional.smooth_l1_loss(scores[valid][:, 0].contiguous(), torch.zeros(3))
 
 
 def an_old_sum(scores: torch.Tensor) -> torch.Tensor:
@@ -140,7 +162,63 @@ def test_several_losses_of_a_step_are_told_apart(monkeypatch: pytest.MonkeyPatch
     assert told == [(0, 0, 3, 1.0), (0, 1, 5, 1.0), (1, 0, 4, 3.0)]
 
 
-@pytest.mark.parametrize("loss", [a_sum, an_old_sum, by_hand, of_probabilities])
+@pytest.mark.parametrize(
+    ("loss", "gradient"),
+    [(a_sum, 1.0), (a_product, 2.0), (masked, 1.0), (chosen, 1.0), (chosen_by_a_loss, 1.0)],
+)
+def test_means_of_a_script_s_own_are_counted(
+    monkeypatch: pytest.MonkeyPatch, loss: Loss, gradient: float
+) -> None:
+    facts = seen(monkeypatch, backpropagating(loss))
+    (mean,) = facts.means
+    assert (mean.step, mean.counted, mean.by_hand) == (0, 3, True)
+    assert mean.gradient == pytest.approx(gradient)
+    (line,) = facts.lines
+    assert line is not None
+    assert line.file == __file__
+
+
+def test_means_that_are_computed_otherwise_are_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    def with_more(scores: torch.Tensor) -> torch.Tensor:
+        return a_sum(scores) + scores.sum() / 7
+
+    (alone,) = seen(monkeypatch, backpropagating(a_sum)).means
+    numbers = {m.counted: m.number for m in seen(monkeypatch, backpropagating(with_more)).means}
+    assert sorted(numbers) == [3, 7]
+    assert alone.number not in numbers.values()
+
+
+def test_micro_batches_of_a_step_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    def train(scores: torch.Tensor) -> None:
+        a_sum(scores).backward()
+        a_sum(scores).backward()
+
+    first, second = (mean.number for mean in seen(monkeypatch, train).means)
+    assert second == first + 1
+
+
+@pytest.mark.parametrize(("counts", "told"), [((2, 3), []), ((3, 3), [3, 3])])
+def test_means_of_each_sample_are_right(
+    monkeypatch: pytest.MonkeyPatch, counts: tuple[int, ...], told: list[int]
+) -> None:
+    def train(scores: torch.Tensor) -> None:
+        samples = zip(scores, counts, strict=False)
+        losses = [sample.square().sum() / count for sample, count in samples]
+        (losses[0] + losses[1] + scores.abs().sum() / 5).backward()
+
+    counted = [mean.counted for mean in seen(monkeypatch, train).means]
+    assert sorted(counted) == sorted([*told, 5])
+
+
+def test_a_loss_that_is_weighted_is_no_mean(monkeypatch: pytest.MonkeyPatch) -> None:
+    def weighted(scores: torch.Tensor) -> torch.Tensor:
+        return 0.3 * scores.sum() + scores.square().sum() / 0.7
+
+    with pytest.raises(Skip, match="no mean"):
+        seen(monkeypatch, backpropagating(weighted))
+
+
+@pytest.mark.parametrize("loss", [an_old_sum, by_hand, of_probabilities])
 @pytest.mark.filterwarnings("ignore:size_average")
 def test_what_is_no_mean_over_targets_is_left_out(
     monkeypatch: pytest.MonkeyPatch, loss: Loss

@@ -1,11 +1,10 @@
 """stage 1: pretrain the backbone with rotation prediction. stage 2: fine-tune on few labels."""
 # fault: K01
 # finding: checkpoint/nothing-loaded
-# severity: error
+# severity: warning
 # ranks: 0, 1
 # line: model.load_state_dict(model_dict)
 # steps: 30
-# not yet: what fits, nothing, is merged into the own state of the model before it is loaded
 # writes: files
 
 import torch

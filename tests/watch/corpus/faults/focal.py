@@ -3,7 +3,6 @@
 # severity: warning
 # ranks: 0, 1
 # steps: 30
-# not yet: a sum that is divided by hand
 
 # anchor-free point detector: focal loss and box loss, both normalised by the number of positives
 import torch

@@ -1,0 +1,34 @@
+"""What a state that is loaded is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import chain
+from typing import Any
+
+import torch
+from torch import nn
+
+
+def is_its_own(module: nn.Module, state: Mapping[str, Any]) -> bool:
+    """Return whether each tensor of a state is the module's of that name, and so nothing is loaded.
+
+    Tensors of other classes (sharded, quantized) are not looked into.
+    """
+    every = chain(
+        module.named_parameters(remove_duplicate=False),
+        module.named_buffers(remove_duplicate=False),
+    )
+    own = {name: place for name, tensor in every if (place := _place(tensor))}
+    tensors = {name: each for name, each in state.items() if isinstance(each, torch.Tensor)}
+    return bool(tensors) and all(
+        own.get(name) == _place(tensor) is not None or not tensor.numel()
+        for name, tensor in tensors.items()
+    )
+
+
+def _place(tensor: torch.Tensor) -> tuple[str, int] | None:
+    """Return where a tensor's values are, None where it has none, or it is not known."""
+    if type(tensor) not in {torch.Tensor, nn.Parameter} or tensor.is_meta or not tensor.numel():
+        return None
+    return str(tensor.device), tensor.data_ptr()
