@@ -132,6 +132,12 @@ def _add_watch(parser: argparse.ArgumentParser) -> None:
     add = _Adder(parser)
     add("--steps", type=natural, default=30, help="optimizer steps to watch; 0: to the end")
     add("--then", choices=("stop", "continue"), default="stop", help="what comes after them")
+    add(
+        "--baseline",
+        default="",
+        metavar="REPORT",
+        help="the report of an earlier run of the script, to compare with",
+    )
     add("--select", metavar="ID,...", help="run only these checks, families or patterns")
     add("--skip", metavar="ID,...", help="leave these out")
     add("--report-dir", default="reports", metavar="DIR")
@@ -261,6 +267,7 @@ def _watch_settings(options: argparse.Namespace, argv: Sequence[str]) -> Any:
         then=options.then,
         select=_listed(options.select),
         skip=_listed(options.skip),
+        baseline=options.baseline,
         report_dir=options.report_dir,
         fail_on=Severity(options.fail_on),
         format=options.format,

@@ -74,6 +74,7 @@ def watch(settings: WatchSettings, options: LaunchOptions, argv: Sequence[str]) 
             "which do, in the families gradients, buffers, data, checkpoint, memory, sharding"
         )
     require_script(settings.script, is_module=settings.is_module)
+    facts_in(settings.baseline)
     if started_by_launcher(os.environ):
         require_one_rank(os.environ, options.nproc_per_node)
         from ddpcheck.engine.rank import run_rank

@@ -4,8 +4,7 @@ Why it matters
     load_state_dict(..., strict=False) passes over what does not fit. A state that was saved
     through a wrapper has "module." before every name; loaded into a model without it, nothing
     fits, nothing is said, and training or evaluation goes on with random weights. So it is with the
-    body of another model ("backbone."), with a filter that keeps the names that fit, and with one
-    whose result goes into the model's own state_dict() first: then the model loads itself.
+    body of another model ("backbone."), and with a filter that keeps the names that fit.
 
 What to do
     Save model.module.state_dict(), take the prefix off the names, or load before wrapping. Load
@@ -32,8 +31,7 @@ WRAPPING = ("DistributedDataParallel", "DataParallel")
 class Load(msgspec.Struct, frozen=True):
     """One state: how many names it has, how many of the model's own it has, and had it no prefix.
 
-    ``prefix`` is the one that is too much in the state, or missing from it, '' for none. ``is_own``
-    is whether all of the state is the model's own tensors.
+    ``prefix`` is the one that is too much in the state, or missing from it, '' for none.
     """
 
     model: str
@@ -42,7 +40,6 @@ class Load(msgspec.Struct, frozen=True):
     prefix: str = ""
     fitting_without: int = 0
     location: Location | None = None
-    is_own: bool = False
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -67,22 +64,20 @@ class Observer:
         location: Location | None,
     ) -> None:
         """Count what fits, and what would without a prefix."""
-        if not (given or missing):
+        if len(self._loads) == KEPT_COUNT or not (given or missing):
             return
         prefix, without = hiding_prefix(missing, unexpected)
         fitting = len(given) - len(unexpected)
-        counts = (len(given), fitting, prefix, fitting + without)
-        self._note(Load(type(module).__name__, *counts, location))
-
-    def on_reloaded(
-        self, module: object, given: tuple[str, ...], location: Location | None
-    ) -> None:
-        """Note that a module was given its own tensors."""
-        self._note(Load(type(module).__name__, len(given), 0, location=location, is_own=True))
-
-    def _note(self, load: Load) -> None:
-        if len(self._loads) < KEPT_COUNT:
-            self._loads.append(load)
+        self._loads.append(
+            Load(
+                type(module).__name__,
+                len(given),
+                fitting,
+                prefix,
+                fitting + without,
+                location,
+            )
+        )
 
     def facts(self) -> Facts:
         """Return what was loaded; raises Skip where no script is watched."""
@@ -116,9 +111,11 @@ def _place(load: Load) -> str:
 
 def _finding(ranks: Mapping[int, Load]) -> Finding:
     load = ranks[min(ranks)]
+    cause = f"; {load.fitting_without} would, but for the prefix {load.prefix!r}"
     return Finding(
         title=f"load_state_dict took {load.fitting or 'nothing'} of a state of {load.given}",
-        message=_message(load),
+        message=f"{load.fitting} of the {load.given} names that it was given fit the {load.model}"
+        + (cause if load.prefix else ""),
         fix=_fix(load),
         ranks=tuple(ranks),
         severity=Severity.ERROR if load.prefix in WRAPPERS else Severity.WARNING,
@@ -127,21 +124,7 @@ def _finding(ranks: Mapping[int, Load]) -> Finding:
     )
 
 
-def _message(load: Load) -> str:
-    if load.is_own:
-        return f"all {load.given} tensors that it was given are the {load.model}'s own"
-    cause = f"; {load.fitting_without} would, but for the prefix {load.prefix!r}"
-    return f"{load.fitting} of the {load.given} names that it was given fit the {load.model}" + (
-        cause if load.prefix else ""
-    )
-
-
 def _fix(load: Load) -> str:
-    if load.is_own:
-        return (
-            "load the saved state itself with strict=False, and look at the names that it returns; "
-            "to go back to a state later, keep a copy.deepcopy of it"
-        )
     if not load.prefix:
         return "load all of it with strict=True to see which names differ"
     if load.model in WRAPPING:

@@ -18,7 +18,7 @@ from torch._C._functorch import is_functorch_wrapped_tensor
 
 from ddpcheck.watch.callsite import users_line
 from ddpcheck.watch.replaced import Replaced, Tell
-from ddpcheck.watch.states import is_its_own
+from ddpcheck.watch.states import is_its_own, versions_of
 
 Emit = Callable[..., None]
 
@@ -36,7 +36,8 @@ GATHERED = {
 class Functions:
     """Tells ``saved``, ``loaded``, ``scaled``, ``split``, ``compiled``, ``averaged``, ``gathered``.
 
-    And ``chosen`` of each Subset, ``optimizing`` of each optimizer.
+    And ``chosen`` of each Subset, ``optimizing`` of each optimizer, ``captured`` and ``reloading``
+    of a module's own state.
 
     And of what is sharded, ``sharding`` before and ``sharded`` after it. See ``stream``.
     """
@@ -49,6 +50,7 @@ class Functions:
         """Put them in the places of torch's own."""
         for owner, name, tell in self._places():
             self._replaced.tell_after(owner, name, tell)
+        self._replaced.tell_before(nn.Module, "load_state_dict", self._loading)
         self._replaced.tell_after(
             torch.distributed.fsdp.FullyShardedDataParallel, "__init__", self._wrapped
         )
@@ -63,6 +65,7 @@ class Functions:
     def _places(self) -> Iterator[tuple[Any, str, Tell]]:
         yield torch, "save", self._saved
         yield nn.Module, "load_state_dict", self._loaded
+        yield nn.Module, "state_dict", self._captured
         yield torch.utils.data, "random_split", self._split
         yield torch.utils.data.Subset, "__init__", self._chosen
         yield torch.optim.Optimizer, "__init__", self._optimizing
@@ -81,10 +84,18 @@ class Functions:
         module, given = _first_two(arguments, named, "self", "state_dict")
         missing = tuple(getattr(result, "missing_keys", ()))
         unexpected = tuple(getattr(result, "unexpected_keys", ()))
-        if is_its_own(module, given):
-            self._emit("reloaded", module, tuple(given), users_line())
-        else:
+        if not is_its_own(module, given):
             self._emit("loaded", module, tuple(given), missing, unexpected, users_line())
+
+    def _loading(self, arguments: Any, named: Any) -> None:
+        module, given = _first_two(arguments, named, "self", "state_dict")
+        if is_its_own(module, given):
+            self._emit("reloading", module, tuple(given), versions_of(module), users_line())
+
+    def _captured(self, _result: Any, arguments: Any, named: Any) -> None:
+        # A module asks its parts in the same way, with the dictionary that they are to fill.
+        if not arguments[1:] and "destination" not in named:
+            self._emit("captured", arguments[0], versions_of(arguments[0]))
 
     def _scaled(self, _result: Any, arguments: Any, _named: Any) -> None:
         if arguments[0].is_enabled():

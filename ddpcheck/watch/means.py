@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +36,10 @@ class _Kept:
         """Note the gradient that comes to the mean; it may come more than once."""
         own = gradient.detach().clone()
         self.gradient = own if self.gradient is None else self.gradient + own
+
+    def come_first(self, gradients: Sequence[torch.Tensor]) -> None:
+        """Note the gradient that comes to an operation of one result."""
+        self.come(gradients[0])
 
 
 class Means:
@@ -90,7 +95,7 @@ class Means:
             found.is_factor,
             (self._backwards, found.kind),
         )
-        found.node.register_prehook(lambda gradients: kept.come(gradients[0]))
+        found.node.register_prehook(kept.come_first)
         self._kept.append(kept)
 
     def on_step(self, step: int) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from itertools import chain
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -15,16 +14,22 @@ def is_its_own(module: nn.Module, state: Mapping[str, Any]) -> bool:
 
     Tensors of other classes (sharded, quantized) are not looked into.
     """
-    every = chain(
-        module.named_parameters(remove_duplicate=False),
-        module.named_buffers(remove_duplicate=False),
-    )
-    own = {name: place for name, tensor in every if (place := _place(tensor))}
+    own = {name: place for name, tensor in _named(module) if (place := _place(tensor))}
     tensors = {name: each for name, each in state.items() if isinstance(each, torch.Tensor)}
     return bool(tensors) and all(
         own.get(name) == _place(tensor) is not None or not tensor.numel()
         for name, tensor in tensors.items()
     )
+
+
+def versions_of(module: nn.Module) -> tuple[int, ...]:
+    """Return how often each tensor of a module was changed in place."""
+    return tuple(tensor._version for _, tensor in _named(module))
+
+
+def _named(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    yield from module.named_parameters(remove_duplicate=False)
+    yield from module.named_buffers(remove_duplicate=False)
 
 
 def _place(tensor: torch.Tensor) -> tuple[str, int] | None:

@@ -26,7 +26,9 @@ if it has any, are such objects too, and receive each event before it:
     on_saved(path, value, location)      torch.save wrote a value; the path is '' for what is no
                               path; scripts only, as all that follow
     on_loaded(module, given, missing, unexpected, location)   a state of these keys was loaded
-    on_reloaded(module, given, location)   a module was given its own tensors, and so loaded nothing
+    on_captured(module, versions)        its state_dict() was asked for, with tensors of these versions
+    on_reloading(module, given, versions, location)   its own tensors, of these keys, are given to it:
+                              it loads what they are now
     on_scaled()               a GradScaler that is enabled took a step
     on_split(dataset, parts, location)   random_split made Subsets of a dataset
     on_chosen(subset, location)          a Subset was made, by random_split too, which tells it first

@@ -95,16 +95,6 @@ def test_a_filter_that_keeps_no_name_is_a_warning() -> None:
     assert finding.title == "load_state_dict took nothing of a state of 0"
 
 
-def test_a_model_that_is_given_its_own_tensors_is_a_warning() -> None:
-    observer = Observer(context_with(watches=True))
-    observer.on_reloaded(Net(), OWN, LINE)
-    (finding,) = judge(dict.fromkeys(range(2), observer.facts()))
-    assert (finding.severity, finding.ranks, finding.location) == (Severity.WARNING, (0, 1), LINE)
-    assert finding.title == "load_state_dict took nothing of a state of 4"
-    assert "all 4 tensors that it was given are the Net's own" in finding.message
-    assert "copy.deepcopy" in finding.fix
-
-
 def test_summary_and_skip() -> None:
     assert summarize(seen(OWN)) == "1 states loaded on a rank"
     with pytest.raises(Skip):

@@ -36,7 +36,11 @@ def observed() -> Generator[Observer]:
     stream = EventStream({"x": observer})
     functions, replaced = Functions(stream.emit), Replaced()
     functions.install()
-    replaced.tell_before(torch.Tensor, "backward", lambda own, _: stream.emit("loss", 0, own[0]))
+
+    def tell(arguments: Any, _named: Any) -> None:
+        stream.emit("loss", 0, arguments[0])
+
+    replaced.tell_before(torch.Tensor, "backward", tell)
     try:
         yield observer
     finally:

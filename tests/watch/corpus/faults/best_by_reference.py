@@ -1,6 +1,6 @@
 """Early stopping: back to the best weights, with half the rate."""
 # fault: K01
-# finding: checkpoint/nothing-loaded
+# finding: checkpoint/own-state-loaded
 # severity: warning
 # ranks: 0, 1
 # line: net.load_state_dict(best)

@@ -1,6 +1,6 @@
 """stage 1: pretrain the backbone with rotation prediction. stage 2: fine-tune on few labels."""
 # fault: K01
-# finding: checkpoint/nothing-loaded
+# finding: checkpoint/own-state-loaded
 # severity: warning
 # ranks: 0, 1
 # line: model.load_state_dict(model_dict)
