@@ -26,6 +26,7 @@ from ddpcheck.launch.host import ENDED
 from ddpcheck.launch.own_ranks import STARTS_OWN
 from ddpcheck.measures.moments import Moments
 from ddpcheck.settings import WatchSettings
+from ddpcheck.target.live import Trained
 from ddpcheck.watch.calls import recorded_calls
 from ddpcheck.watch.hooks import Hooks
 from ddpcheck.watch.own_ranks import OwnRanks
@@ -174,6 +175,21 @@ class WatchWork(RankWork):
         # What an observer raises is no matter of the script's, nor of its group.
         return self._has_raised
 
+    def on_placed(self, module: Any) -> None:
+        """Know on which device the script trains: what came before may not have told."""
+        first = next(iter(module.parameters()), None)
+        if first is not None:
+            self._trains_on(str(first.device))
+
+    def on_built(self, live: Trained) -> None:
+        """Know it of what is not placed first."""
+        self._trains_on(live.device)
+
+    def _trains_on(self, device: str) -> None:
+        if device != self.context.device:
+            self.context = replace(self.context, device=device)
+            self.whereabouts.standstill = Standstill(on_gpu=self.context.on_gpu)
+
     def _begin_stream(self, device: str) -> EventStream:
         self.context = replace(self.context, device=device, watches=True)
         self.whereabouts.standstill = Standstill(on_gpu=self.context.on_gpu)
@@ -182,7 +198,7 @@ class WatchWork(RankWork):
         self._observers = {
             check.id: check.observer(self.context) for check in step.observers
         } | kept
-        return EventStream(self._observers)
+        return EventStream({**self._observers, SCRIPT: self})
 
     def _kept_observers(self) -> dict[str, Any]:
         """Return those that look on since before the model that is watched now, and end the others.
