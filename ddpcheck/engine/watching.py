@@ -137,6 +137,8 @@ class WatchWork(RankWork):
         """Conclude, unless the report came before; return its exit code, or the script's."""
         if self._code is not None:  # the script went on by itself
             return status
+        if not self._has_raised:
+            self._hooks.stream().emit("ended")
         return self._conclude(at_end=True) or status
 
     def _run_script(self) -> int:

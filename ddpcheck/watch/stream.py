@@ -22,6 +22,7 @@ if it has any, are such objects too, and receive each event before it:
     on_gradients(step)        after backward, before the optimizer's step
     on_step(step)             after the optimizer's step
     on_raise(step, error)     the training raised
+    on_ended()                the script came to its end, and did not raise; scripts only
     on_drained(feed)          an iteration over a DataLoader came to its end; scripts only
     on_saved(path, value, location)      torch.save wrote a value; the path is '' for what is no
                               path; scripts only, as all that follow

@@ -1,10 +1,9 @@
 """Two ranks with their own log files: connection closed by peer after the last epoch."""
-# not yet: batches of a generator of the script's own are not seen
-# finding: data/uneven-epochs
+# finding: data/ran-out-first
 # severity: error
 # ranks: 0
-# line: for batch, (ids, label) in enumerate(batches(lines, cfg.batch_size), start=1):
-# steps: 12
+# line: loss.backward()
+# steps: 30
 
 import argparse
 import os

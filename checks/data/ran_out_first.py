@@ -1,0 +1,126 @@
+"""A rank comes to the end of the script after fewer backward passes than others make.
+
+Why it matters
+    Every backward pass of DistributedDataParallel waits for all ranks. Where each rank reads its own
+    files, or filters its own samples, one runs out first and ends; the others wait for it in their
+    next backward pass until a timeout, or say "Connection closed by peer", which blames the network.
+
+What to do
+    Let all ranks agree before each step whether every one has a batch (all_reduce a flag, MIN), cut
+    the shards to one length, or train inside of with model.join():. What comes from DataLoaders is
+    counted epoch by epoch by data/uneven-epochs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ddpcheck.check import Context, Skip
+from ddpcheck.finding import Confidence, Finding, Location
+from ddpcheck.measures.peers import grouped
+from ddpcheck.measures.words import listed
+
+if TYPE_CHECKING:
+    from ddpcheck.target.live import Trained
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """How many forward and backward passes a rank made, and whether its script came to its end.
+
+    ``group`` are the ranks of its DDP; ``location`` is where its last backward pass was.
+    """
+
+    forwards: int
+    backwards: int
+    has_ended: bool
+    group: tuple[int, ...] = ()
+    joins: bool = False
+    has_loader: bool = False
+    location: Location | None = None
+
+
+class Observer:
+    """Counts forward and backward passes."""
+
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
+        self._live: Trained | None = None
+        self._facts = Facts(0, 0, has_ended=False)
+
+    def on_built(self, live: Trained) -> None:
+        """Remember who trains together: at the end of the script there may be no group."""
+        from ddpcheck.watch.replicas import group_of
+
+        self._live = live
+        self._change(group=group_of(live.ddp) if live.ddp is not None else ())
+
+    def on_inputs(self, _step: int, _inputs: object) -> None:
+        """Count a forward pass."""
+        self._change(forwards=self._facts.forwards + 1)
+
+    def on_fed(self, _feed: object) -> None:
+        """Note that a DataLoader has the data."""
+        self._change(has_loader=True)
+
+    def on_loss(self, _step: int, _loss: object) -> None:
+        """Count a backward pass."""
+        from ddpcheck.watch.callsite import users_line
+        from ddpcheck.watch.replicas import allows_uneven
+
+        if self._live is None or self._live.ddp is None:
+            return
+        joins = self._facts.joins or allows_uneven(self._live.ddp)
+        self._change(backwards=self._facts.backwards + 1, joins=joins, location=users_line())
+
+    def on_ended(self) -> None:
+        """Note that the script came to its end."""
+        self._change(has_ended=True)
+
+    def facts(self) -> Facts:
+        """Return the counts; raises Skip where no script is watched."""
+        self._ctx.require_watch()
+        if not self._facts.group:
+            raise Skip("no model was trained through DistributedDataParallel")
+        return self._facts
+
+    def _change(self, **fields: object) -> None:
+        self._facts = msgspec.structs.replace(self._facts, **fields)
+
+
+def judge(facts: Mapping[int, Facts]) -> list[Finding]:
+    """Return a finding for the ranks of a group that ended while others went on."""
+    groups = grouped({rank: own.group for rank, own in facts.items()})
+    found = (_of_group({rank: facts[rank] for rank in ranks}) for ranks in groups.values())
+    return [finding for finding in found if finding is not None]
+
+
+def summarize(facts: Mapping[int, Facts]) -> str:
+    """Return how many backward passes the ranks made."""
+    counts = {own.backwards for own in facts.values()}
+    return f"{' or '.join(map(str, sorted(counts)))} backward passes on a rank"
+
+
+def _of_group(facts: Mapping[int, Facts]) -> Finding | None:
+    most = max(facts, key=lambda rank: facts[rank].backwards)
+    # A forward pass without a backward pass is one that was skipped.
+    short = [
+        rank
+        for rank, own in sorted(facts.items())
+        if own.has_ended and own.forwards == own.backwards < facts[most].backwards
+    ]
+    if not short or any(own.joins or own.has_loader for own in facts.values()):
+        return None
+    counts = (f"rank {rank}: {own.backwards}" for rank, own in sorted(facts.items()))
+    return Finding(
+        title=f"{len(short)} of {len(facts)} ranks ran out of data first",
+        message=f"backward passes by rank: {listed(counts)}; the others wait for a rank that came to "
+        "the end of the script",
+        fix="let all ranks agree before each step whether every one has a batch (all_reduce a flag), "
+        "cut the shards to one length, or train inside of model.join()",
+        ranks=tuple(short),
+        confidence=Confidence.HIGH,
+        location=facts[most].location,
+    )
