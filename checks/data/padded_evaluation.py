@@ -1,8 +1,8 @@
 """An evaluation counts some samples twice.
 
 Why it matters
-    A DistributedSampler, and accelerate's even_batches, make the ranks' parts equally long by giving
-    the first samples again. An evaluation that is averaged over all of them counts those twice: its result changes with the
+    A DistributedSampler, and accelerate's even_batches, make the ranks' parts equally long by
+    giving the first samples again. An evaluation that is averaged over all of them counts those twice: its result changes with the
     number of GPUs, and papers have been compared by less.
 
 What to do

@@ -1,9 +1,10 @@
 """A rank comes to the end of the script after fewer backward passes than others make.
 
 Why it matters
-    Every backward pass of DistributedDataParallel waits for all ranks. Where each rank reads its own
-    files, or filters its own samples, one runs out first and ends; the others wait for it in their
-    next backward pass until a timeout, or say "Connection closed by peer", which blames the network.
+    Every backward pass of DistributedDataParallel waits for all ranks. Where each rank reads its
+    own files, or filters its own samples, one runs out first and ends; the others wait for it in
+    their next backward pass until a timeout, or say "Connection closed by peer", which blames the
+    network.
 
 What to do
     Let all ranks agree before each step whether every one has a batch (all_reduce a flag, MIN), cut

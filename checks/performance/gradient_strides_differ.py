@@ -3,7 +3,8 @@
 Why it matters
     DDP lays a bucket out as its parameters are. A gradient of other strides, often of a 1x1
     convolution in channels_last, or of what was transposed, is copied element by element instead of
-    in one piece: "Grad strides do not match bucket view strides". It costs a little, and is no error.
+    in one piece: "Grad strides do not match bucket view strides". It costs a little, and is no
+    error.
 
 What to do
     Call contiguous() after permute() or transpose() on the way to that parameter, or leave
