@@ -2,8 +2,8 @@
 
 Why it matters
     A DistributedSampler, and accelerate's even_batches, make the ranks' parts equally long by
-    giving the first samples again. An evaluation that is averaged over all of them counts those twice: its result changes with the
-    number of GPUs, and papers have been compared by less.
+    giving the first samples again. An evaluation that is averaged over all of them counts those
+    twice: its result changes with the number of GPUs, and papers have been compared by less.
 
 What to do
     Drop what is beyond the length of the dataset after gathering (accelerate's gather_for_metrics
