@@ -169,8 +169,8 @@ class Hooks:
 
     def _searching(self, original: Around, ddp: Any, output: Any) -> Any:
         """Time what DDP does after the forward pass, if it searches for unused parameters then."""
-        live = self._live
-        if torch.compiler.is_compiling() or live is None or ddp is not live.model:
+        # As in the forward pass, a compiler finds a constant, and the original.
+        if torch.compiler.is_compiling() or self._live is None or ddp is not self._live.model:
             return original(ddp, output)
         entered = perf_counter()
         passed = original(ddp, output)
