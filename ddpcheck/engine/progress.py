@@ -34,3 +34,12 @@ def show_progress(
     line = f"  {step.stage.value:<12} {told}/{asked}  {took_s:.1f} s  {', '.join(counts)}"
     sys.stderr.write(line.rstrip() + "\n")
     sys.stderr.flush()
+
+
+def show_stop(steps: int) -> None:
+    """Say that a watched script ends here, though it would go on."""
+    sys.stderr.write(
+        f"ddpcheck: the script was watched for {steps} optimizer steps and is stopped here: "
+        "--steps 0 watches it to its end, --then continue lets it go on\n"
+    )
+    sys.stderr.flush()

@@ -18,6 +18,7 @@ from ddpcheck.engine.group import abort_group
 from ddpcheck.engine.groups import Groups
 from ddpcheck.engine.plan import UNBOUNDED_S
 from ddpcheck.engine.probing import RAISED_BY_CODE, crash_of, outcome
+from ddpcheck.engine.progress import show_stop
 from ddpcheck.engine.rundir import note_stop
 from ddpcheck.engine.standstill import Standstill
 from ddpcheck.engine.work import LEADER_SLACK_S, RankWork, facts_or_raise
@@ -246,6 +247,8 @@ class WatchWork(RankWork):
     def _enough(self) -> None:
         """Report in the middle of the script; then let it go on by itself, or end it."""
         code = self._conclude(at_end=False)
+        if self.watch.then == "stop" and self.seat == 0:
+            show_stop(self.watch.steps)
         if self.watch.then == "stop" and self.early is None:
             raise SystemExit(code)
         if self.watch.then == "stop":

@@ -27,6 +27,8 @@ def test_a_healthy_script_passes_and_is_started_as_by_python(tmp_path: Path) -> 
     assert (ended.exit_code, ended.report.verdict) == (0, Verdict.PASS)
     assert "started as plain.py ['--steps', '6'] scripts" in ended.stdout
     assert "came to its end" not in ended.stdout
+    (line,) = ended.own_lines
+    assert "watched for 4 optimizer steps and is stopped here: --steps 0" in line
     summaries = {each.id: each.summary for each in ended.report.checks}
     assert "over 4 steps" in summaries["gradients/replicas-differ"]
 
