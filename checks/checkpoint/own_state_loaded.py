@@ -13,12 +13,16 @@ What to do
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
 import msgspec
 
 from ddpcheck.check import Context
 from ddpcheck.finding import Confidence, Finding, Location, Severity
+
+if TYPE_CHECKING:
+    from ddpcheck.watch.meetings import Called
 
 KEPT_COUNT = 64
 
@@ -32,6 +36,14 @@ class Load(msgspec.Struct, frozen=True):
     location: Location | None = None
 
 
+class Captured(NamedTuple):
+    """When a module's state was asked for: after so many steps and collectives."""
+
+    steps: int
+    calls: int
+    versions: tuple[int, ...]
+
+
 class Facts(msgspec.Struct, frozen=True):
     """What a rank's models were given of their own."""
 
@@ -43,17 +55,22 @@ class Observer:
 
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
-        self._captured: WeakKeyDictionary[object, tuple[int, tuple[int, ...]]] = WeakKeyDictionary()
+        self._captured: WeakKeyDictionary[object, Captured] = WeakKeyDictionary()
         self._loads: list[Load] = []
         self._steps = 0
+        self._calls = 0
 
     def on_step(self, _step: int) -> None:
         """Count it."""
         self._steps += 1
 
+    def on_called(self, call: Called) -> None:
+        """Count a collective: it fills tensors, whose versions do not tell."""
+        self._calls += "barrier" not in call.name and "object" not in call.name
+
     def on_captured(self, module: object, versions: tuple[int, ...]) -> None:
         """Remember when a module's state was asked for."""
-        self._captured[module] = (self._steps, versions)
+        self._captured[module] = Captured(self._steps, self._calls, versions)
 
     def on_reloading(
         self,
@@ -66,9 +83,11 @@ class Observer:
 
         Otherwise they may have been filled in place: from a distributed checkpoint, by a broadcast.
         """
-        steps, before = self._captured.get(module, (self._steps, ()))
-        since = self._steps - steps
-        if before and (versions == before or since) and len(self._loads) < KEPT_COUNT:
+        known = self._captured.get(module)
+        if known is None or len(self._loads) == KEPT_COUNT:
+            return
+        since = self._steps - known.steps
+        if since or (self._calls, versions) == known[1:]:
             self._loads.append(Load(type(module).__name__, len(given), since, location))
 
     def facts(self) -> Facts:

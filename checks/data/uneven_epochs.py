@@ -37,10 +37,11 @@ class Epoch(msgspec.Struct, frozen=True):
 
 
 class Feeding(msgspec.Struct, frozen=True):
-    """The iterations over one loader, in order."""
+    """The iterations over one loader, in order; ``cycles`` as its Feed does."""
 
     location: Location | None
     epochs: tuple[Epoch, ...]
+    cycles: bool = False
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -98,18 +99,16 @@ class Observer:
         if not self._group:
             raise Skip("no model was trained through DistributedDataParallel")
         feeds = (each for _, each in sorted(self._feeds.items()))
-        told = tuple(Feeding(f.location, tuple(e[:KEPT_EPOCHS_COUNT])) for f, e in feeds)
+        told = tuple(Feeding(f.location, tuple(e[:KEPT_EPOCHS_COUNT]), f.cycles) for f, e in feeds)
         return Facts(told, self._group, self._joins)
 
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:
     """Return a finding for the first epoch that some ranks ended with fewer batches than others."""
-    findings = []
-    for group in sorted({own.group for own in facts.values() if not own.joins}):
-        own = {rank: facts[rank] for rank in group if rank in facts}
-        if len({len(each.feeds) for each in own.values()}) == 1:
-            findings += _of_group(own)
-    return findings
+    groups = sorted({own.group for own in facts.values() if not own.joins})
+    members = ({rank: facts[rank] for rank in group if rank in facts} for group in groups)
+    alike = (own for own in members if len({len(each.feeds) for each in own.values()}) == 1)
+    return [finding for own in alike for finding in _of_group(own)]
 
 
 def summarize(facts: Mapping[int, Facts]) -> str:
@@ -122,7 +121,8 @@ def summarize(facts: Mapping[int, Facts]) -> str:
 def _of_group(facts: Mapping[int, Facts]) -> list[Finding]:
     for at, _ in enumerate(facts[min(facts)].feeds):
         feeds = {rank: own.feeds[at] for rank, own in facts.items()}
-        for number in range(min(len(feed.epochs) for feed in feeds.values())):
+        by_steps = any(feed.cycles for feed in feeds.values())
+        for number in range(0 if by_steps else min(len(feed.epochs) for feed in feeds.values())):
             epochs = {rank: feed.epochs[number] for rank, feed in feeds.items()}
             most = max(each.batches for each in epochs.values())
             # One that is not over may have more to come.

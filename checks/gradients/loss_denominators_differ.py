@@ -22,7 +22,7 @@ import msgspec
 
 from ddpcheck.check import Context, Skip
 from ddpcheck.finding import Confidence, Finding, Location, Severity
-from ddpcheck.measures.means import Mean, may_be_chance, misplaced_share
+from ddpcheck.measures.means import Mean, are_masked_at_random, misplaced_share
 from ddpcheck.measures.peers import grouped
 from ddpcheck.measures.words import listed
 
@@ -36,11 +36,15 @@ MISPLACED_RATIO = 0.05
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """A rank's means that were backpropagated, and their lines; ``group`` averages gradients."""
+    """A rank's means that were backpropagated, and their lines; ``group`` averages gradients.
+
+    ``own_hook`` is whether it does so by a communication hook of the script's own.
+    """
 
     means: tuple[Mean, ...]
     lines: tuple[Location | None, ...]
     group: tuple[int, ...]
+    own_hook: bool = False
 
 
 class Observer:
@@ -52,9 +56,7 @@ class Observer:
         self._ctx = ctx
         self._group: tuple[int, ...] = ()
         self._means = Means()
-        self.on_averaged = self._means.on_averaged
-        self.on_loss = self._means.on_loss
-        self.on_step = self._means.on_step
+        self.parts = (self._means,)
 
     def on_built(self, live: Trained) -> None:
         """Remember who trains together: at the end of the script there may be no group."""
@@ -76,14 +78,15 @@ class Observer:
         means = self._means.read()
         if not means:
             raise Skip("no mean over targets was backpropagated")
-        return Facts(means, self._means.lines, self._group)
+        return Facts(means, self._means.lines, self._group, self._means.has_own_hook())
 
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:
     """Return a finding for each line whose means ranks take over different numbers of targets."""
     groups = grouped({rank: own.group for rank, own in facts.items()})
+    own_hook = any(own.own_hook for own in facts.values())
     lines = (each for ranks in groups.values() for each in _by_line({r: facts[r] for r in ranks}))
-    found = (_judged(location, moments) for location, moments in lines)
+    found = (_judged(*line, own_hook=own_hook) for line in lines)
     return [finding for finding in found if finding is not None]
 
 
@@ -92,37 +95,48 @@ def summarize(facts: Mapping[int, Facts]) -> str:
     return f"{min(len(own.means) for own in facts.values())} means over targets compared"
 
 
-def _by_line(
-    facts: Mapping[int, Facts],
-) -> Iterator[tuple[Location | None, list[dict[int, Mean]]]]:
-    """Yield for each line its moments: the means that all ranks took there at the same time."""
+Moments = list[dict[int, Mean]]
+
+
+def _by_line(facts: Mapping[int, Facts]) -> Iterator[tuple[Location | None, list[Moments]]]:
+    """Yield for each line its means' moments: those of all ranks that were taken at one time."""
     told = {
-        rank: {(own.lines[m.line], m.step, m.number): m for m in own.means}
+        rank: {(own.lines[m.line], m.number, m.step): m for m in own.means}
         for rank, own in facts.items()
     }
     own = facts[min(facts)]
     common = [key for key in told[min(told)] if all(key in each for each in told.values())]
     for location in own.lines:
-        keys = [key for key in common if key[0] == location]
-        yield location, [{rank: each[key] for rank, each in told.items()} for key in keys]
+        means: dict[int, Moments] = {}
+        for key in (each for each in common if each[0] == location):
+            moment = {rank: each[key] for rank, each in told.items()}
+            means.setdefault(key[1], []).append(moment)
+        yield location, list(means.values())
 
 
-def _judged(location: Location | None, moments: list[dict[int, Mean]]) -> Finding | None:
-    shares = [misplaced_share(list(each.values())) for each in moments]
-    if max(shares, default=0.0) < MISPLACED_RATIO or _are_masked_at_random(moments):
+def _judged(location: Location | None, means: list[Moments], *, own_hook: bool) -> Finding | None:
+    """Judge the mean of a line whose weights are displaced the most, typically."""
+    shares = [[misplaced_share(list(each.values())) for each in moments] for moments in means]
+    found = [
+        (median_low(own), max(own), moments[own.index(max(own))])
+        for own, moments in zip(shares, means, strict=True)
+        if max(own) >= MISPLACED_RATIO and not are_masked_at_random(moments)
+    ]
+    if not found:
         return None
-    typical = median_low(shares)
-    at, worst = max(zip(shares, moments, strict=True), key=lambda each: each[0])
-    is_usual = typical >= MISPLACED_RATIO
-    told = listed(f"{_over(mean)} on rank {rank}" for rank, mean in worst.items())
+    typical, at, worst = max(found, key=lambda each: each[:2])
+    # A last batch that is smaller on one rank is no matter; a hook may weigh what DDP does not.
+    is_usual = typical >= MISPLACED_RATIO and not own_hook
+    of = {rank: "" if mean.by_hand else f" of {mean.targets}" for rank, mean in worst.items()}
+    told = listed(f"{m.counted}{of[rank]} on rank {rank}" for rank, m in worst.items())
     step = worst[min(worst)].step
-    # A last batch that is smaller on one rank is no matter.
     return Finding(
         title="ranks average their loss over different numbers of targets"
-        + ("" if is_usual else f" in step {step}"),
+        + ("" if typical >= MISPLACED_RATIO else f" in step {step}"),
         message=f"the mean is over {told} targets in step {step}, where {at:.0%} of the weight lies "
         f"on other targets than in one mean over all of them; in a typical step {typical:.0%}, "
-        f"limit {MISPLACED_RATIO:.0%}",
+        f"limit {MISPLACED_RATIO:.0%}"
+        + ("; unless the communication hook of the script's own weighs them" if own_hook else ""),
         fix='sum with reduction="sum", and backpropagate sum * world_size / the number of valid '
         "targets of all ranks (all-reduced): DDP takes the mean of the ranks' means",
         ranks=tuple(sorted(worst)),
@@ -134,13 +148,3 @@ def _judged(location: Location | None, moments: list[dict[int, Mean]]) -> Findin
             "counted": {str(rank): mean.counted for rank, mean in sorted(worst.items())},
         },
     )
-
-
-def _over(mean: Mean) -> str:
-    return f"{mean.counted} of {mean.targets}" if mean.targets > mean.counted else f"{mean.counted}"
-
-
-def _are_masked_at_random(moments: list[dict[int, Mean]]) -> bool:
-    """Return whether it may be chance alone how many targets are ignored, as for masked words."""
-    are_scattered = any(mean.is_scattered for each in moments for mean in each.values())
-    return are_scattered and may_be_chance([[m.counted for m in each.values()] for each in moments])

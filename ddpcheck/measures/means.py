@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -74,6 +74,12 @@ def may_be_chance(counts: Sequence[Sequence[int]]) -> bool:
     """
     sums = [sum(own) for own in zip(*counts, strict=True)]
     return _disperse_by_chance(counts) and _disperse_by_chance([sums])
+
+
+def are_masked_at_random(moments: Sequence[Mapping[int, Mean]]) -> bool:
+    """Return whether it may be chance alone how many targets are ignored, as for masked words."""
+    are_scattered = any(mean.is_scattered for each in moments for mean in each.values())
+    return are_scattered and may_be_chance([[m.counted for m in each.values()] for each in moments])
 
 
 def _disperse_by_chance(counts: Sequence[Sequence[int]]) -> bool:

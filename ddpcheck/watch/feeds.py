@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
 from torch.utils.data.distributed import DistributedSampler
 
+import ddpcheck
 from ddpcheck.finding import Location
 from ddpcheck.watch.callsite import users_line
 from ddpcheck.watch.replaced import Around
+
+_NOT_THE_ITERATING = (ddpcheck.__path__[0], torch.__path__[0])
 
 
 @dataclass(eq=False)
@@ -22,7 +28,8 @@ class Feed:
 
     ``shuffles`` is whether a DistributedSampler shuffles for it, whose epoch is ``epoch``;
     ``is_shared`` whether such a sampler, or accelerate, gives each of ``replicas`` a part of the
-    dataset, which is known by ``id`` and has ``samples`` (0: it does not say).
+    dataset, which is known by ``id`` and has ``samples`` (0: it does not say). ``cycles`` is whether
+    the script begins it anew as soon as it is at its end, as who counts steps does, not epochs.
     """
 
     number: int
@@ -34,6 +41,9 @@ class Feed:
     dataset_id: int = 0
     replicas: int = 1
     samples: int = 0
+    cycles: bool = False
+    # The generator in which it came to its end, until it begins anew.
+    ended_in: FrameType | None = None
 
 
 class Feeds:
@@ -84,6 +94,8 @@ class Feeds:
         feed.is_shared = feed.replicas > 1
         feed.samples = _length(loader.dataset)
         feed.dataset_id = id(loader.dataset)
+        feed.cycles = feed.cycles or _begins_at_the_end(feed)
+        feed.ended_in = None
         self._of[own] = feed
         self._loaders[own] = loader
         feed.epochs += 1
@@ -106,6 +118,7 @@ class Feeds:
             batch = original(own)
         except StopIteration:
             if feed is not None:
+                feed.ended_in = _generator()
                 self._emit("drained", feed)
             raise
         if feed is not None and is_training:
@@ -113,6 +126,21 @@ class Feeds:
             self._emit("fed", feed)
             self._emit("batch", self._step(), batch)
         return batch
+
+
+def _begins_at_the_end(feed: Feed) -> bool:
+    """Return whether the script handles the end, or is in the generator that came to it."""
+    is_handled = isinstance(sys.exception(), StopIteration)
+    return is_handled or (feed.ended_in is not None and feed.ended_in is _generator())
+
+
+def _generator() -> FrameType | None:
+    """Return the frame that iterates over a DataLoader, if it is a generator's."""
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_code.co_filename.startswith(_NOT_THE_ITERATING):
+        frame = frame.f_back
+    is_generator = frame is not None and bool(frame.f_code.co_flags & inspect.CO_GENERATOR)
+    return frame if is_generator else None
 
 
 def _distributed_sampler(loader: Any) -> DistributedSampler[Any] | None:

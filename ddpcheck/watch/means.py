@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.nn.parallel import DistributedDataParallel
 
 from ddpcheck.finding import Location
 from ddpcheck.measures.means import Mean, whole_count
+from ddpcheck.target.live import Trained
 from ddpcheck.watch.callsite import users_line
-from ddpcheck.watch.quotients import Quotient, leave_out, quotients
+from ddpcheck.watch.quotients import Count, Quotient, leave_out, quotients
 
 # More tells no more; how targets are ignored, a few tell.
 KEPT_MEANS = 512
@@ -27,10 +29,9 @@ class _Kept:
     counted: Any
     runs: Any
     gradient: torch.Tensor | None = None
-    by_hand: bool = False
-    is_factor: bool = False
-    # Which kind it is of in its backward pass, where it is one by hand.
-    like: tuple[int, int] = (0, 0)
+    count: Count | None = None
+    # Which kind it is of in its backward pass, where the script takes it by itself.
+    like: tuple[int, int] | None = None
 
     def come(self, gradient: torch.Tensor) -> None:
         """Note the gradient that comes to the mean; it may come more than once."""
@@ -54,11 +55,22 @@ class Means:
         self._step = 0
         self._numbers: dict[object, int] = {}
         self._backwards = 0
+        self._ddp: DistributedDataParallel | None = None
+        self._syncs = False
 
     @property
     def lines(self) -> tuple[Location | None, ...]:
         """Return the lines, to which ``Mean.line`` points."""
         return tuple(self._lines)
+
+    def has_own_hook(self) -> bool:
+        """Return whether a function that is not torch's averages the gradients."""
+        hooks = [hook for hook, _ in getattr(self._ddp, "_comm_hooks", ())]
+        return any(not str(hook.__module__).startswith("torch.") for hook in hooks)
+
+    def on_built(self, live: Trained) -> None:
+        """Remember the DDP, which may leave the averaging to the script."""
+        self._ddp = live.ddp
 
     def on_averaged(self, loss: Any, targets: Any, ignored: int, location: Location | None) -> None:
         """Count the targets that are not ignored."""
@@ -76,6 +88,7 @@ class Means:
 
     def on_loss(self, step: int, loss: torch.Tensor) -> None:
         """Look for means that the loss takes by itself."""
+        self._syncs = self._syncs or self._ddp is None or self._ddp.require_backward_grad_sync
         if len(self._kept) >= KEPT_MEANS or type(loss) is not torch.Tensor or loss.dim():
             return
         found = () if _is_captured(loss) else tuple(quotients(loss))
@@ -89,17 +102,17 @@ class Means:
         # One that a micro-batch had before it in this step is another one.
         same = (line, found.key)
         again = self._numbers[same] = self._numbers.get(same, -1) + 1
-        kept = _Kept(line, step, found.key + again, found.values, found.count, None)
-        kept.by_hand, kept.is_factor, kept.like = (
-            True,
-            found.is_factor,
-            (self._backwards, found.kind),
-        )
+        number = found.count.number if found.count is not None else found.values
+        kept = _Kept(line, step, found.key + again, found.values, number, None)
+        kept.count, kept.like = found.count, (self._backwards, found.kind)
         found.node.register_prehook(kept.come_first)
         self._kept.append(kept)
 
     def on_step(self, step: int) -> None:
-        """Begin another step."""
+        """Begin another step; forget one whose gradients DDP was told not to average."""
+        if not self._syncs:
+            self._kept = [kept for kept in self._kept if kept.step != step]
+        self._syncs = False
         self._step = step + 1
         self._numbers = {}
 
@@ -111,7 +124,7 @@ class Means:
             mean = _mean(kept)
             if mean is not None:
                 means.append(mean)
-                if kept.by_hand:
+                if kept.like is not None:
                     alike.setdefault(kept.like, []).append(mean)
         # Several of a kind, each over another number: of each sample its own, as is right.
         own = {id(m) for ms in alike.values() if len({m.counted for m in ms}) > 1 for m in ms}
@@ -126,9 +139,11 @@ def _mean(kept: _Kept) -> Mean | None:
     """Return what was noted, None where it was not backpropagated, or divides by no count."""
     if kept.gradient is None:
         return None
-    number = float(kept.counted)
-    if kept.is_factor:
-        number = 1.0 / number if number else 0.0
+    number, gradient = float(kept.counted), float(kept.gradient)
+    if kept.count is not None:
+        number = 1.0 / number if kept.count.is_factor and number else number
+        # What comes to the sum is divided already, unless its values are.
+        gradient *= 1.0 if kept.count.is_within else number
     counted = whole_count(number)
     if counted is None:
         return None
@@ -139,8 +154,8 @@ def _mean(kept: _Kept) -> Mean | None:
         targets=kept.targets,
         counted=counted,
         runs=0 if kept.runs is None else int(kept.runs),
-        gradient=float(kept.gradient),
-        by_hand=kept.by_hand,
+        gradient=gradient,
+        by_hand=kept.like is not None,
     )
 
 

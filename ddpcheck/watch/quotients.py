@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import torch
@@ -20,25 +20,44 @@ LOOKED_AT_COUNT = 128
 CHAIN_COUNT = 8
 # In what autograd lets one note of an operation.
 KNOWN = "ddpcheck: known"
-CHOICES = ("IndexBackward", "MaskedSelectBackward")
+CHOICES = ("IndexBackward", "MaskedSelectBackward", "TakeBackward", "IndexSelectBackward")
+SUMS = ("SumBackward", "DotBackward")
 SUM, MEAN = 2, 1  # at::Reduction
+
+
+class Count(NamedTuple):
+    """What a sum is divided by, maybe on the device; its reciprocal where ``is_factor``."""
+
+    number: Any
+    is_factor: bool = False
+    # Whether the values were divided before they were summed.
+    is_within: bool = False
 
 
 @dataclass(frozen=True)
 class Quotient:
-    """One such mean: the operation, which one it is among those of its loss, what it is over.
+    """One such mean: the operation that sums, which one it is among those of its loss, its count.
 
-    ``key`` is the same where ranks compute the same, ``kind`` where what it is over was computed in
-    the same way. ``count`` is a number, of the device maybe, or its reciprocal where ``is_factor``;
-    ``values`` how many values are summed, 0 if it is not known.
+    ``key`` is the same where ranks compute the same, ``kind`` where what is summed was computed in
+    the same way. ``values`` are how many are summed, 0 if it is not known. A ``count`` of None is
+    that of ``values``: the operation takes the mean.
     """
 
     node: Any
     key: int
     kind: int
-    count: Any
+    count: Count | None
     values: int
-    is_factor: bool = False
+
+
+class Way(NamedTuple):
+    """A way from the loss to an operation: what it is divided by on it, that nearest to it."""
+
+    node: Any
+    output: int
+    names: str = ""
+    divisor: Count | None = None
+    factor: Count | None = None
 
 
 def leave_out(mean: torch.Tensor) -> None:
@@ -50,77 +69,77 @@ def leave_out(mean: torch.Tensor) -> None:
 
 def quotients(loss: torch.Tensor) -> Iterator[Quotient]:
     """Yield the means in the graph of a loss that is a single number."""
-    ways: list[tuple[Any, int, str]] = [(loss.grad_fn, 0, "")]
+    ways = [Way(loss.grad_fn, 0)]
     seen: set[Any] = set()
     while ways and len(seen) < LOOKED_AT_COUNT:
-        node, output, way = ways.pop()
-        if node is None or node in seen or _shape(node, output) != ():
+        way = ways.pop()
+        node = way.node
+        if node is None or node in seen or _shape(node, way.output) != ():
             continue
         seen.add(node)
         if KNOWN in node.metadata:
             continue
-        way = f"{way}/{node.name()}"
-        quotient = _quotient(node, crc32(way.encode()))
+        names = f"{way.names}/{node.name()}"
+        quotient = _quotient(way, crc32(names.encode()))
         if quotient is not None:
             yield quotient
-        parents = enumerate(node.next_functions)
-        ways += [(parent, number, f"{way}.{at}") for at, (parent, number) in parents]
+        elif not _is_sum(node):
+            ways += _further(way, names)
 
 
-def _quotient(node: Any, key: int) -> Quotient | None:
-    name = node.name()
-    if name.startswith(("DivBackward", "MulBackward")) and _sums(node):
-        count = getattr(node, "_saved_other", None)
-        if type(count) is torch.Tensor and count.dim() == 0 and not count.requires_grad:
-            own = count.detach().clone()  # the script may go on counting in place
-            told = (key, _kind(node), own, _values(node))
-            return Quotient(node, *told, is_factor=name.startswith("Mul"))
-    if name.startswith("MeanBackward") or getattr(node, "_saved_reduction", None) == MEAN:
+def _further(way: Way, names: str) -> Iterator[Way]:
+    count = _count(way.node, ())
+    divisor, factor = way.divisor, way.factor
+    if count is not None:
+        divisor, factor = (divisor, count) if count.is_factor else (count, factor)
+    for at, (parent, output) in enumerate(way.node.next_functions):
+        yield Way(parent, output, f"{names}.{at}", divisor, factor)
+
+
+def _quotient(way: Way, key: int) -> Quotient | None:
+    node = way.node
+    if _is_sum(node):
+        count = way.divisor or _count_within(node) or way.factor
+        told = prod(getattr(node, "_saved_self_sym_sizes", (0,)))
+        return Quotient(node, key, _kind(node), count, told) if count is not None else None
+    is_mean = node.name().startswith("MeanBackward")
+    if is_mean or getattr(node, "_saved_reduction", None) == MEAN:
         chosen = _chosen(node)
-        return Quotient(node, key, _kind(node), chosen, chosen) if chosen else None
+        return Quotient(node, key, _kind(node), None, chosen) if chosen else None
     return None
+
+
+def _count(node: Any, shape: tuple[int, ...] | None) -> Count | None:
+    """Return the single number that an operation divides by, or multiplies with."""
+    name = node.name()
+    if not name.startswith(("DivBackward", "MulBackward")):
+        return None
+    number = getattr(node, "_saved_other", None)
+    is_single = type(number) is torch.Tensor and number.dim() == 0 and not number.requires_grad
+    if not is_single or (shape is not None and _shape(node, 0) != shape):
+        return None
+    # The script may go on counting in place.
+    return Count(number.detach().clone(), name.startswith("Mul"), shape is None)
+
+
+def _count_within(node: Any) -> Count | None:
+    before = next((parent for parent, _ in node.next_functions if parent is not None), None)
+    count = _count(before, None) if before is not None else None
+    return count if count is not None and not count.is_factor else None
 
 
 def _kind(node: Any) -> int:
     """Return the same number for the same operations in a row, of which each one is the first."""
     names: list[str] = []
     each = node
-    for _ in range(CHAIN_COUNT):
+    while each is not None and len(names) < CHAIN_COUNT:
         names.append(each.name())
         each = next((parent for parent, _ in each.next_functions if parent is not None), None)
-        if each is None:
-            break
     return crc32("/".join(names).encode())
 
 
-def _sums(node: Any) -> bool:
-    """Return whether what is divided is a sum over values, or one of such sums."""
-    return any(_is_sum(each) for each in _single(node))
-
-
-def _values(node: Any) -> int:
-    return max((_summed(each) for each in _single(node)), default=0)
-
-
-def _single(node: Any) -> Iterator[Any]:
-    """Yield the next operations on single numbers behind this one."""
-    ways = list(node.next_functions)
-    for _ in range(CHAIN_COUNT):
-        if not ways:
-            return
-        each, output = ways.pop()
-        if each is not None and _shape(each, output) == ():
-            yield each
-            if not _is_sum(each):
-                ways += each.next_functions
-
-
 def _is_sum(node: Any) -> bool:
-    return node.name().startswith("SumBackward") or getattr(node, "_saved_reduction", None) == SUM
-
-
-def _summed(node: Any) -> int:
-    return prod(getattr(node, "_saved_self_sym_sizes", (0,)))
+    return node.name().startswith(SUMS) or getattr(node, "_saved_reduction", None) == SUM
 
 
 def _chosen(node: Any) -> int:

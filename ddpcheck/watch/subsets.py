@@ -35,7 +35,8 @@ class Parts:
 
     def has(self, samples: Iterable[int]) -> bool:
         """Return whether one of these samples is in a part."""
-        return not set(samples).isdisjoint(*self.samples) if self.samples else False
+        own = set(samples)
+        return any(not own.isdisjoint(each) for each in self.samples)
 
 
 class Subsets:

@@ -98,6 +98,17 @@ def test_subsets_that_are_right(facts: dict[int, Facts]) -> None:
     assert judge(facts) == []
 
 
+def test_folds_follow_each_other() -> None:
+    observer, dataset = Observer(context_with(watches=True)), range(6)
+    folds = [([0, 1, 2, 3], [4, 5]), ([2, 3, 4, 5], [0, 1]), ([0, 1, 4, 5], [2, 3])]
+    subsets = [SimpleNamespace(dataset=dataset, indices=each) for fold in folds for each in fold]
+    for subset in subsets:
+        observer.on_chosen(subset, LINE)
+    assert [split.samples for split in observer.facts().own] == [
+        tuple(map(tuple, fold)) for fold in folds
+    ]
+
+
 def test_subsets_of_what_may_be_a_dataset_of_the_rank_s_own() -> None:
     facts = {
         0: own([0, 1, 2, 3], [4, 5], is_shared=False),

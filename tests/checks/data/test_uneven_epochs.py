@@ -33,6 +33,10 @@ def ranks(*feeds: Feeding, group: tuple[int, ...] = ALL, joins: bool = False) ->
             {0: Facts((feeding(5),), ALL), 1: Facts((feeding(5), feeding(2)), ALL)},
             id="rank 1 has a loader of its own",
         ),
+        pytest.param(
+            ranks(Feeding(LOOP, (Epoch(4, is_over=True), Epoch(1)), cycles=True), feeding(5)),
+            id="a loop that counts steps",
+        ),
         pytest.param({0: Facts((feeding(3),), (0,)), 1: Facts((feeding(4),), (1,))}, id="alone"),
     ],
 )

@@ -68,6 +68,25 @@ def test_ranks_with_few_and_many_targets() -> None:
     assert finding.evidence["counted"] == {"0": 2, "1": 8}
 
 
+def test_another_mean_of_the_line_does_not_hide_it() -> None:
+    equal = (Mean(0, step, 7, 0, 16, 0, 1.0, by_hand=True) for step in range(6))
+    one = rank(*[2] * 6)
+    facts = {0: one, 1: rank(*[8] * 6)}
+    also = tuple(equal)
+    facts = {r: Facts(own.means + also, own.lines, own.group) for r, own in facts.items()}
+    (finding,) = judge(facts)
+    assert finding.severity is Severity.WARNING
+    assert "in a typical step 30%" in finding.message
+
+
+def test_a_hook_of_the_script_s_own_may_weigh_the_means() -> None:
+    facts = {0: rank(*[2] * 6), 1: rank(*[8] * 6)}
+    facts = {r: Facts(own.means, own.lines, own.group, own_hook=True) for r, own in facts.items()}
+    (finding,) = judge(facts)
+    assert finding.severity is Severity.INFO
+    assert "unless the communication hook" in finding.message
+
+
 def test_the_worst_step_is_shown() -> None:
     (finding,) = judge({0: rank(300, 100, 200), 1: rank(200, 400, 330)})
     assert "in step 1, where 30% of" in finding.message

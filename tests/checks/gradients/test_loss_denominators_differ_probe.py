@@ -99,6 +99,20 @@ def chosen_by_a_loss(scores: torch.Tensor) -> torch.Tensor:
     return functional.smooth_l1_loss(scores[valid][:, 0].contiguous(), torch.zeros(3))
 
 
+def halved(scores: torch.Tensor) -> torch.Tensor:
+    return 0.5 * masked(scores) / 4
+
+
+def halved_before(scores: torch.Tensor) -> torch.Tensor:
+    return (0.5 * functional.cross_entropy(scores, TARGETS, reduction="sum")) / 3
+
+
+def divided_within(scores: torch.Tensor) -> torch.Tensor:
+    mask = (TARGETS != -100).float()
+    each = functional.cross_entropy(scores, TARGETS, reduction="none")
+    return (each * mask / mask.sum()).sum()
+
+
 def an_old_sum(scores: torch.Tensor) -> torch.Tensor:
     return functional.cross_entropy(scores, TARGETS, size_average=False)
 
@@ -168,7 +182,16 @@ def test_several_losses_of_a_step_are_told_apart(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize(
     ("loss", "gradient"),
-    [(a_sum, 1.0), (a_product, 2.0), (masked, 1.0), (chosen, 1.0), (chosen_by_a_loss, 1.0)],
+    [
+        (a_sum, 1.0),
+        (a_product, 2.0),
+        (masked, 1.0),
+        (halved, 0.125),
+        (halved_before, 0.5),
+        (divided_within, 1.0),
+        (chosen, 1.0),
+        (chosen_by_a_loss, 1.0),
+    ],
 )
 def test_means_of_a_script_s_own_are_counted(
     monkeypatch: pytest.MonkeyPatch, loss: Loss, gradient: float
@@ -214,6 +237,19 @@ def test_means_of_each_sample_are_right(
     assert sorted(counted) == sorted([*told, 5])
 
 
+def test_a_step_that_ddp_does_not_average_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replicas, "group_of", both)
+    live: Any = SimpleNamespace(ddp=SimpleNamespace(require_backward_grad_sync=False))
+    with observed() as observer:
+        for each in (observer, *observer.parts):
+            each.on_built(live)
+        for step, syncs in enumerate((False, True)):
+            live.ddp.require_backward_grad_sync = syncs
+            backpropagating(a_sum)(torch.randn(5, 3, requires_grad=True))
+            observer.parts[0].on_step(step)
+    assert len(observer.facts().means) == 1
+
+
 def test_a_loss_that_is_weighted_is_no_mean(monkeypatch: pytest.MonkeyPatch) -> None:
     def weighted(scores: torch.Tensor) -> torch.Tensor:
         return 0.3 * scores.sum() + scores.square().sum() / 0.7
@@ -249,7 +285,7 @@ def test_steps_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
         observer.on_built(live)
         for step in range(3):
             functional.cross_entropy(torch.randn(5, 3, requires_grad=True), TARGETS).backward()
-            observer.on_step(step)
+            observer.parts[0].on_step(step)
     assert [(m.step, m.number) for m in observer.facts().means] == [(0, 0), (1, 0), (2, 0)]
 
 

@@ -1,35 +1,25 @@
-from contexts import context_with
+import pytest
 
-from ddpcheck.checks.sharding.batch_sizes_disagree import Facts, Observer, judge, summarize
-from ddpcheck.finding import Severity
+from ddpcheck.checks.sharding.batch_sizes_disagree import Facts, Sizes, judge, summarize
+from ddpcheck.finding import Location, Severity
 
-# What DeepSpeed raises (runtime/config.py, _batch_assertion), as in its issue 6914.
-SAID = (
-    "Check batch related parameters. train_batch_size is not equal to micro_batch_per_gpu * "
-    "gradient_acc_step * world_size 256 != 4 * 8 * 1"
+LINE = Location("/train.py", 40, "main")
+
+
+def ranks(sizes: Sizes | None, world_size: int) -> dict[int, Facts]:
+    return dict.fromkeys(range(world_size), Facts(world_size, sizes, LINE))
+
+
+def test_silent() -> None:
+    assert judge(ranks(None, 2)) == []
+    assert summarize(ranks(None, 2)) == "DeepSpeed refused no configuration"
+
+
+@pytest.mark.parametrize(
+    ("seen", "fix"), [(1, "call deepspeed.init_distributed()"), (2, "set train_batch_size to 64")]
 )
-
-
-def seen(error: Exception, world_size: int = 8) -> dict[int, Facts]:
-    observer = Observer(context_with(watches=True, world_size=world_size))
-    observer.on_raise(0, error)
-    return dict.fromkeys(range(world_size), observer.facts())
-
-
-def test_another_error_is_none_of_it() -> None:
-    facts = seen(AssertionError("train_batch_size must be positive"))
-    assert judge(facts) == []
-    assert summarize(facts) == "DeepSpeed refused no configuration"
-
-
-def test_one_rank_seen_of_eight() -> None:
-    (finding,) = judge(seen(AssertionError(SAID)))
-    assert (finding.severity, finding.ranks) == (Severity.ERROR, tuple(range(8)))
-    assert "256, and not 4 a GPU x 8 accumulated x 1 ranks; it saw 1 of the 8" in finding.message
-    assert "init_distributed" in finding.fix
-
-
-def test_a_size_for_another_number_of_ranks() -> None:
-    (finding,) = judge(seen(AssertionError(SAID.replace("* 1", "* 2")), world_size=2))
-    assert "it saw" not in finding.message
-    assert "set train_batch_size to 64 for 2 ranks" in finding.fix
+def test_what_deepspeed_refuses_is_an_error(seen: int, fix: str) -> None:
+    (finding,) = judge(ranks(Sizes(256, 4, 8, seen), 2))
+    assert (finding.severity, finding.ranks, finding.location) == (Severity.ERROR, (0, 1), LINE)
+    assert f"256, and not 4 a GPU x 8 accumulated x {seen} ranks" in finding.message
+    assert finding.fix.startswith(fix)
