@@ -2,9 +2,9 @@
 
 Why it matters
     DistributedDataParallel averages gradients; each rank makes its own step with them. A rank that
-    decides by itself to leave one out (an overflow that it alone looks for, an empty batch) has other
-    weights from then on, and from there the ranks' gradients are those of unlike models. Nothing
-    raises.
+    decides by itself to leave one out (an overflow that it alone looks for, an empty batch) has
+    other weights from then on, and from there the ranks' gradients are those of unlike models.
+    Nothing raises.
 
 What to do
     Let all ranks decide together: all-reduce the flag (MAX) before the step is skipped. Gradients

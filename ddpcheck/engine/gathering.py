@@ -17,6 +17,8 @@ from ddpcheck.engine.progress import show_apart
 from ddpcheck.measures.inquest import is_deadlock
 from ddpcheck.measures.testimony import State, Testimony
 
+# The first beat may be of a look that had begun before.
+LOOKS_COUNT = 2
 POLL_S = 0.1
 # Once one rank cannot go on, the others have this long to find out the same.
 SETTLE_S = 0.6
@@ -44,6 +46,7 @@ class Gathering:
         self._members = {seat: member for member, seat in enumerate(seats)}
         self._beats: dict[int, tuple[str, float]] = {}
         self._looked = 0.0
+        self._looks: dict[int, tuple[str, int]] = {}
         self._comparing = Comparing(channel, self._members, show_apart)
         self._settled_at = float("inf")
         self._compared = 0.0
@@ -107,17 +110,32 @@ class Gathering:
 
         All in one collective may be carrying it out, slowly; who has told will not come to it.
         """
-        standing = self._channel.standing()
-        if not standing:
-            return False
-        here = [self._channel.has(key) for key in keys]
-        if standing + sum(here) < len(keys):
-            return False
-        if any(here):
-            return True
-        said = {seat: self._standing(seat) for seat in self._members}
+        waiting = [
+            seat
+            for seat, key in zip(self._members, keys, strict=True)
+            if not self._channel.has(key)
+        ]
+        said: dict[int, Testimony | None] = {}
+        if 0 < len(waiting) <= self._channel.standing():
+            said = {seat: self._standing(seat) for seat in waiting}
         found = {seat: each for seat, each in said.items() if each is not None}
-        return is_deadlock(found)
+        if not found or len(found) < len(waiting):
+            self._looks.clear()
+            return False
+        if not self._have_looked_again(waiting):
+            return False
+        return len(waiting) < len(keys) or is_deadlock(found)
+
+    def _have_looked_again(self, seats: Sequence[int]) -> bool:
+        """Return whether each has looked at its script since all seemed to stand.
+
+        One that stood may have gone on, and be about to tell. It beats before each look.
+        """
+        for seat in seats:
+            beat = self._channel.last_beat(self._members[seat])
+            known, count = self._looks.get(seat, (beat, 0))
+            self._looks[seat] = (beat, count + (beat != known))
+        return all(self._looks[seat][1] >= LOOKS_COUNT for seat in seats)
 
     def _standing(self, seat: int) -> Testimony | None:
         told = self.seen_so_far(seat)

@@ -114,9 +114,10 @@ def _count(node: Any, shape: tuple[int, ...] | None) -> Count | None:
     name = node.name()
     if not name.startswith(("DivBackward", "MulBackward")):
         return None
-    number = getattr(node, "_saved_other", None)
-    is_single = type(number) is torch.Tensor and number.dim() == 0 and not number.requires_grad
-    if not is_single or (shape is not None and _shape(node, 0) != shape):
+    number: Any = getattr(node, "_saved_other", None)
+    if type(number) is not torch.Tensor or number.dim() or number.requires_grad:
+        return None
+    if shape is not None and _shape(node, 0) != shape:
         return None
     # The script may go on counting in place.
     return Count(number.detach().clone(), name.startswith("Mul"), shape is None)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from ddpcheck.watch.feeds import Feed, Feeds
@@ -35,7 +35,7 @@ def seen() -> Iterator[list[Feed]]:
 
 
 def loader() -> Loader:
-    return DataLoader(list(torch.arange(4)), batch_size=2)
+    return DataLoader(TensorDataset(torch.arange(4)), batch_size=2)
 
 
 def by_a_loop(data: Loader) -> None:
