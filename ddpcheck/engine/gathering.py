@@ -110,14 +110,12 @@ class Gathering:
 
         All in one collective may be carrying it out, slowly; who has told will not come to it.
         """
-        waiting = [
-            seat
-            for seat, key in zip(self._members, keys, strict=True)
-            if not self._channel.has(key)
-        ]
-        said: dict[int, Testimony | None] = {}
-        if 0 < len(waiting) <= self._channel.standing():
-            said = {seat: self._standing(seat) for seat in waiting}
+        standing = self._channel.standing()
+        pairs = (
+            zip(self._members, keys, strict=True) if standing else ()
+        )  # else it is not asked for
+        waiting = [seat for seat, key in pairs if not self._channel.has(key)]
+        said = {seat: self._standing(seat) for seat in waiting if len(waiting) <= standing}
         found = {seat: each for seat, each in said.items() if each is not None}
         if not found or len(found) < len(waiting):
             self._looks.clear()
