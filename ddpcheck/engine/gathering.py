@@ -111,10 +111,8 @@ class Gathering:
         All in one collective may be carrying it out, slowly; who has told will not come to it.
         """
         standing = self._channel.standing()
-        pairs = (
-            zip(self._members, keys, strict=True) if standing else ()
-        )  # else it is not asked for
-        waiting = [seat for seat, key in pairs if not self._channel.has(key)]
+        # Each question costs the store time: where nobody stands, as usual, no more are asked.
+        waiting = self._without(keys) if standing else []
         said = {seat: self._standing(seat) for seat in waiting if len(waiting) <= standing}
         found = {seat: each for seat, each in said.items() if each is not None}
         if not found or len(found) < len(waiting):
@@ -123,6 +121,11 @@ class Gathering:
         if not self._have_looked_again(waiting):
             return False
         return len(waiting) < len(keys) or is_deadlock(found)
+
+    def _without(self, keys: Sequence[str]) -> list[int]:
+        """Return the seats whose key is not there yet."""
+        pairs = zip(self._members, keys, strict=True)
+        return [seat for seat, key in pairs if not self._channel.has(key)]
 
     def _have_looked_again(self, seats: Sequence[int]) -> bool:
         """Return whether each has looked at its script since all seemed to stand.
