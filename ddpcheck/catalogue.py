@@ -10,7 +10,6 @@ from __future__ import annotations
 import inspect
 import pkgutil
 from collections.abc import Iterable, Iterator, Sequence
-from fnmatch import fnmatchcase
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -19,6 +18,7 @@ from types import ModuleType
 import msgspec
 
 from ddpcheck.check import Check, Stage
+from ddpcheck.configuration import is_meant
 from ddpcheck.errors import CatalogueError, UsageError
 from ddpcheck.measures.testimony import Testimony
 
@@ -30,14 +30,25 @@ BUILT_IN = "ddpcheck.checks"
 def catalogue() -> tuple[Check, ...]:
     """Return every check there is, in the order in which they run.
 
-    Raises CatalogueError when a module breaks the protocol or two share an id.
+    Raises CatalogueError, naming the plug-in, when one cannot be imported, a module breaks the
+    protocol, or two share an id.
     """
-    packages = [BUILT_IN, *(point.value for point in entry_points(group=ENTRY_POINT_GROUP))]
-    checks = [validated(module) for package in dict.fromkeys(packages) for module in _walk(package)]
-    ids = [check.id for check in checks]
-    for twice in {each for each in ids if ids.count(each) > 1}:
-        raise CatalogueError(f"two checks have the id {twice}: rename one of the modules")
-    return tuple(sorted(checks, key=lambda check: (check.stage.order, check.id)))
+    found: dict[str, Check] = {}
+    origins: dict[str, str] = {}
+    for package, origin in _packages().items():
+        for check in _checks_in(package, origin):
+            if check.id in found:
+                raise CatalogueError(
+                    f"two checks have the id {check.id}, of {origins[check.id]} and of {origin}: "
+                    "rename one of the modules"
+                )
+            found[check.id], origins[check.id] = check, origin
+    return tuple(sorted(found.values(), key=lambda check: (check.stage.order, check.id)))
+
+
+def has_plug_ins() -> bool:
+    """Return whether other packages bring checks; none is imported for it."""
+    return bool(entry_points(group=ENTRY_POINT_GROUP))
 
 
 def select(
@@ -61,7 +72,7 @@ def check_named(check_id: str) -> Check:
     for check in catalogue():
         if check.id == check_id:
             return check
-    raise UsageError(_unknown(check_id, catalogue()))
+    raise UsageError(unknown(check_id, catalogue()))
 
 
 def validated(module: ModuleType) -> Check:
@@ -96,22 +107,52 @@ def _stage_of(family: str, module: ModuleType) -> Stage:
     return Stage(family) if own else Stage.REHEARSAL
 
 
+def _packages() -> dict[str, str]:
+    """Return where there are checks, by the package's name, and who brought it."""
+    brought: dict[str, str] = {BUILT_IN: "ddpcheck"}
+    for point in entry_points(group=ENTRY_POINT_GROUP):
+        who = f"{point.dist.name} {point.dist.version}" if point.dist else point.name
+        brought.setdefault(point.module, f"the plug-in {who}")
+    return brought
+
+
+def _checks_in(package: str, origin: str) -> list[Check]:
+    if package == BUILT_IN:
+        return [validated(module) for module in _walk(package)]
+    try:
+        return [validated(module) for module in _walk(package)]
+    except CatalogueError as error:
+        raise CatalogueError(f"{origin}: {error}; mend it, or uninstall it") from error
+    except (Exception, SystemExit) as error:  # whatever its modules do when they are imported
+        said = " ".join(f"{type(error).__name__}: {error}".split())
+        raise CatalogueError(
+            f"{origin} cannot be imported: {said}; mend it, or uninstall it"
+        ) from error
+
+
 def _walk(package_name: str) -> Iterator[ModuleType]:
-    package = import_module(package_name)
-    prefix = package.__name__ + "."
-    for found in pkgutil.walk_packages(package.__path__, prefix):
-        if not found.ispkg and found.name.count(".") == prefix.count(".") + 1:
-            yield import_module(found.name)
+    for family in _inside(import_module(package_name)):
+        if family.ispkg:
+            for found in _inside(import_module(family.name)):
+                if not found.ispkg:
+                    yield import_module(found.name)
+
+
+def _inside(package: ModuleType) -> Iterator[pkgutil.ModuleInfo]:
+    if not hasattr(package, "__path__"):
+        raise CatalogueError(f"{package.__name__} is no package of folders with checks")
+    return pkgutil.iter_modules(package.__path__, f"{package.__name__}.")
 
 
 def _matching(checks: Sequence[Check], entry: str) -> list[Check]:
-    found = [c for c in checks if fnmatchcase(c.id, entry) or c.id.startswith(f"{entry}/")]
+    found = [check for check in checks if is_meant(entry, check.id)]
     if not found:
-        raise UsageError(_unknown(entry, checks))
+        raise UsageError(unknown(entry, checks))
     return found
 
 
-def _unknown(entry: str, checks: Sequence[Check]) -> str:
+def unknown(entry: str, checks: Sequence[Check]) -> str:
+    """Return that no check is called this, and which ones are nearly."""
     from difflib import get_close_matches
 
     near = get_close_matches(entry, [check.id for check in checks], n=2, cutoff=0.5)

@@ -9,9 +9,14 @@ A check is a module, not a class to inherit from. It has
   called while a training script or the rehearsal runs, and whose ``facts()``
   returns what it saw; neither, when ``Facts`` is ``Testimony``: what the engine knows of
   each rank at the end;
+  One whose class says ``is_kept = True`` is asked for its facts whenever a DataLoader came to
+  its end, so that they outlive a process which is aborted in its next collective: asking
+  changes nothing, and they are small;
 * ``judge(facts) -> list[Finding]``, pure: the facts of every rank in, findings out;
 * optionally ``summarize(facts) -> str``: one line for the report, and
   ``recommend(facts) -> dict[str, Recommendation]``: settings for ``train``.
+
+Numbers of its own, ``UPPER_CASE_UNIT = ...``, may be others by a settings file: see ``thresholds.py``.
 
 This module imports no torch, so that judging and listing need none.
 """
@@ -26,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import msgspec
 
-from ddpcheck.finding import Finding, Recommendation
+from ddpcheck.finding import Finding, Recommendation, Severity
 from ddpcheck.measures.mesh import Axis
 from ddpcheck.measures.testimony import Testimony
 
@@ -200,7 +205,10 @@ Facts = msgspec.Struct
 
 @dataclass(frozen=True)
 class Check:
-    """One validated module of the catalogue."""
+    """One validated module of the catalogue.
+
+    ``severity`` is what its findings get where a settings file says so, whatever they had.
+    """
 
     id: str
     stage: Stage
@@ -208,6 +216,7 @@ class Check:
     manual: str
     facts_type: type[Facts]
     module: ModuleType = field(repr=False)
+    severity: Severity | None = None
 
     @property
     def is_inquest(self) -> bool:
@@ -218,6 +227,11 @@ class Check:
     def is_observer(self) -> bool:
         """Return whether the check watches the rehearsal instead of probing by itself."""
         return hasattr(self.module, "Observer")
+
+    @property
+    def is_kept(self) -> bool:
+        """Return whether what its observer saw is told while the script goes on."""
+        return self.is_observer and bool(getattr(self.module.Observer, "is_kept", False))
 
     def probe(self, ctx: Context) -> Facts:
         """Measure this rank's facts."""
@@ -230,7 +244,10 @@ class Check:
     def judge(self, facts: Mapping[int, Facts]) -> list[Finding]:
         """Return the findings for the facts of all ranks, each carrying this check's id."""
         found: list[Finding] = self.module.judge(facts)
-        return [msgspec.structs.replace(each, id=self.id) for each in found]
+        return [
+            msgspec.structs.replace(each, id=self.id, severity=self.severity or each.severity)
+            for each in found
+        ]
 
     def summarize(self, facts: Mapping[int, Facts]) -> str:
         """Return one line on what was measured, or an empty text."""
@@ -241,3 +258,8 @@ class Check:
         """Return the settings these facts speak for."""
         recommend = getattr(self.module, "recommend", None)
         return cast("dict[str, Recommendation]", recommend(facts)) if recommend else {}
+
+    def representatives(self, facts: Mapping[int, Facts]) -> set[int]:
+        """Return the ranks whose facts stand for all in a report that has no room for all."""
+        chosen = getattr(self.module, "representatives", None)
+        return cast("set[int]", chosen(facts)) if chosen else set()

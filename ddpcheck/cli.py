@@ -9,13 +9,15 @@ import shlex
 import sys
 import traceback
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 from ddpcheck import __version__
-from ddpcheck.errors import DdpcheckError, ExitCode, UsageError
+from ddpcheck.errors import DdpcheckError, ExitCode
 from ddpcheck.launch.exit_codes import leave_exit_code
-from ddpcheck.option_types import mesh, natural, percent, port, positive, seconds
+from ddpcheck.option_parser import Adder, Parser, check_variables
+from ddpcheck.option_types import mesh, natural, pairs, percent, port, positive, seconds
+from ddpcheck.render import formats, require
+from ddpcheck.train.strategies import strategy_names
 
 # torch.distributed.launch and deepspeed hand it to what they start, beside the variable.
 LOCAL_RANK = re.compile(r"--local[-_]rank=\d+")
@@ -29,7 +31,8 @@ exit codes:
   4    incomplete: a rank was lost, stalled or never came
   130  interrupted
 
-Every option can be set by a variable: --report-dir by DDPCHECK_REPORT_DIR, and so on.
+Every option can be set by a variable, --report-dir by DDPCHECK_REPORT_DIR, and so on; or in
+ddpcheck.toml, or [tool.ddpcheck] in pyproject.toml: report-dir = "out".
 """
 
 
@@ -42,9 +45,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _exit_code(words: Sequence[str]) -> int:
     given = [word for word in words if not LOCAL_RANK.fullmatch(word)]
-    options = build_parser().parse_args(given)
     try:
-        return int(_dispatch(options, given))
+        return int(_dispatch(_understood(given), given))
     except DdpcheckError as error:
         sys.stderr.write(f"ddpcheck: {error}\n")
         return int(error.exit_code)
@@ -58,15 +60,25 @@ def _exit_code(words: Sequence[str]) -> int:
         return int(ExitCode.INTERNAL)
 
 
-class Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line, whoever reads it, and however many ranks do."""
+def _understood(words: Sequence[str]) -> argparse.Namespace:
+    """Return the options, with defaults from the settings file for commands that read one."""
+    parser = build_parser()
+    options = parser.parse_args(words)
+    if options.name not in parser.commands:
+        return options
+    from ddpcheck.config.file import settings_file, working_directory
+    from ddpcheck.config.judging import configuration_of
+    from ddpcheck.config.options import set_defaults
 
-    def error(self, message: str) -> NoReturn:
-        """End with exit code 2 and one line."""
-        self.exit(ExitCode.USAGE, f"ddpcheck: {message}; see '{self.prog} --help'\n")
+    file = settings_file(options.config, working_directory())
+    taken = set_defaults(file, parser.commands, options.name, os.environ)
+    if file.content:
+        options = parser.parse_args(words)
+    options.configuration = configuration_of(file, taken)
+    return options
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> Parser:
     """Return the parser; each option's default comes from its DDPCHECK_ variable."""
     parser = Parser(
         prog="ddpcheck",
@@ -80,15 +92,20 @@ def build_parser() -> argparse.ArgumentParser:
     _add_watch(commands.add_parser("watch", help="run your own script, and say what goes wrong"))
     _add_train(commands.add_parser("train", help="the reference training run"))
     _add_report(commands.add_parser("report", help="show a report, or what a crash left"))
+    _add_diff(commands.add_parser("diff", help="what changed from one report to another"))
     commands.add_parser("list", help="list the checks")
+    parser.commands = {name: each for name, each in commands.choices.items() if each.reads_file}
     explain = commands.add_parser("explain", help="the manual of one check")
     explain.add_argument("id", help="such as collectives/wrong-values")
+    new = commands.add_parser("new", help="write a new check and its test, from a template")
+    new.add_argument("id", metavar="FAMILY/NAME", help="such as data/too-few-shards")
+    new.add_argument("--package", default="", metavar="DIR", help="of your own package of checks")
     return parser
 
 
-def _add_run(parser: argparse.ArgumentParser) -> None:
+def _add_run(parser: Parser) -> None:
     _add_launch_options(parser)
-    add = _Adder(parser)
+    add = Adder(parser)
     add("--select", metavar="ID,...", help="run only these checks, families or patterns")
     add("--skip", metavar="ID,...", help="leave these out")
     add("--profile", choices=("quick", "standard", "full"), default="standard")
@@ -111,7 +128,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         "--baseline",
         default="",
         metavar="REPORT",
-        help="an earlier report of these machines: what is slower than in it is a finding",
+        help="an earlier report of these machines: tell what changed since; exit 1 where it is worse",
     )
     add(
         "--baseline-bound",
@@ -119,17 +136,18 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         dest="baseline_bound_ratio",
         default=0.05,
         metavar="PERCENT",
-        help="what a collective may lose of the baseline's speed; default: 5",
+        help="what may be lost of the baseline's speed; default: 5",
     )
     add("--report-dir", default="reports", metavar="DIR")
     add("--fail-on", choices=("error", "warning"), default="error")
-    add("--format", choices=("text", "json", "markdown"), default="text")
+    add("--format", choices=formats(), default="text")
     add("--deadline", type=seconds, default=60.0, metavar="SECONDS", help="bound of each probe")
+    _add_config(parser)
 
 
-def _add_watch(parser: argparse.ArgumentParser) -> None:
+def _add_watch(parser: Parser) -> None:
     _add_launch_options(parser)
-    add = _Adder(parser)
+    add = Adder(parser)
     add("--steps", type=natural, default=30, help="optimizer steps to watch; 0: to the end")
     add("--then", choices=("stop", "continue"), default="stop", help="what comes after them")
     add(
@@ -142,35 +160,98 @@ def _add_watch(parser: argparse.ArgumentParser) -> None:
     add("--skip", metavar="ID,...", help="leave these out")
     add("--report-dir", default="reports", metavar="DIR")
     add("--fail-on", choices=("error", "warning"), default="error")
-    add("--format", choices=("text", "json", "markdown"), default="text")
+    add("--format", choices=formats(), default="text")
     add("--deadline", type=seconds, default=60.0, metavar="SECONDS", help="for ranks to come")
+    _add_config(parser)
     parser.add_argument("-m", "--module", action="store_true", help="SCRIPT is a module's name")
     parser.add_argument("script", metavar="SCRIPT")
     parser.add_argument("script_words", metavar="ARGS", nargs=argparse.REMAINDER)
 
 
-def _add_train(parser: argparse.ArgumentParser) -> None:
+def _add_train(parser: Parser) -> None:
     _add_launch_options(parser)
-    add = _Adder(parser)
+    add = Adder(parser)
     add("--from", dest="report", default="reports/latest", metavar="REPORT")
-    add("--strategy", choices=("ddp",), default="ddp")
+    add(
+        "--strategy",
+        choices=(*strategy_names(), "all"),
+        default="ddp",
+        help="all: with --verify or --scaling",
+    )
+    add(
+        "--mesh",
+        type=mesh,
+        default=(),
+        metavar="AXIS=RANKS,...",
+        help="such as dp=2,tp=2; default: as the strategy lays out all ranks",
+    )
+    add("--options", type=pairs, default=(), metavar="NAME=VALUE,...", help="the strategy's own")
     add("--precision", choices=("fp32", "bf16", "fp16"), help="default: as the report recommends")
     add("--steps", type=positive, default=300)
     add("--global-batch", type=positive, default=32, metavar="SEQUENCES")
+    add(
+        "--micro-batches",
+        type=positive,
+        metavar="N",
+        help="pieces of a rank's batch; default: 1, or as many as a pipeline has stages",
+    )
+    add("--verify", action="store_true", help="prove the strategy equal to one process, and end")
+    add("--verify-steps", type=positive, default=5, metavar="N")
+    add("--scaling", action="store_true", help="measure it on 1, 2, 4, ... and all ranks, and end")
     add("--data", default="", metavar="FILE", help="text to train on; default: Python's own source")
     add("--checkpoint-dir", default="", metavar="DIR", help="default: beside the report")
+    add(
+        "--checkpoint-every",
+        type=natural,
+        default=100,
+        metavar="STEPS",
+        help="default: 100; 0: only the weights, at the end",
+    )
+    add("--resume", action="store_true", help="go on from the last checkpoint")
     add("--backend", choices=("auto", "gloo", "nccl"), default="auto")
     add("--force", action="store_true", help="train whatever the report says")
+    _add_config(parser)
 
 
-def _add_report(parser: argparse.ArgumentParser) -> None:
+def _add_report(parser: Parser) -> None:
     parser.add_argument("path", metavar="REPORT_OR_DIR", nargs="?", default="reports/latest")
-    _Adder(parser)("--format", choices=("text", "json", "markdown"), default="text")
+    add = Adder(parser)
+    add("--format", choices=formats(), default="text")
+    add("--rejudge", action="store_true", help="judge its facts again, with the checks of today")
+    add(
+        "--anonymize",
+        action="store_true",
+        help="replace hosts, users, addresses and paths, the same by the same",
+    )
+    add("--output", "-o", default="", metavar="FILE", help="write it there, as UTF-8")
+    _add_config(parser)
 
 
-def _add_launch_options(parser: argparse.ArgumentParser) -> None:
+def _add_diff(parser: Parser) -> None:
+    parser.description = "Exit code 0: nothing is worse in NEW; 1: something is."
+    parser.add_argument("old", metavar="OLD", help="a report.json or a run directory")
+    parser.add_argument("new", metavar="NEW", help="a later one")
+    add = Adder(parser)
+    add("--format", choices=("json", "markdown", "text"), default="text")
+    add(
+        "--bound",
+        type=percent,
+        default=0.05,
+        metavar="PERCENT",
+        help="what may be lost of a speed, if it is beyond the noise, too; default: 5",
+    )
+
+
+def _add_config(parser: Parser) -> None:
+    help_text = "settings; default: ddpcheck.toml or pyproject.toml, from here upwards"
+    Adder(parser)("--config", default="", metavar="FILE", help=help_text)
+    del parser.options["config"]  # a file names no other
+    parser.reads_file = True
+
+
+def _add_launch_options(parser: Parser) -> None:
     group = parser.add_argument_group("launch options, as torchrun's; ignored inside a launcher")
-    add = _Adder(group)
+    add = Adder(parser, group)
     add("--nproc-per-node", type=positive, metavar="N", help="default: one a GPU, or 2")
     add("--nnodes", type=positive, default=1, metavar="N")
     add("--node-rank", type=natural, default=0, metavar="N")
@@ -181,44 +262,10 @@ def _add_launch_options(parser: argparse.ArgumentParser) -> None:
     add("--rdzv-id", default="none", metavar="ID")
 
 
-class _Adder:
-    """Adds options whose defaults come from the environment."""
-
-    def __init__(self, parser: argparse._ActionsContainer) -> None:
-        self._parser = parser
-
-    def __call__(self, flag: str, **settings: Any) -> None:
-        variable = "DDPCHECK_" + flag.strip("-").replace("-", "_").upper()
-        given = os.environ.get(variable)
-        if given and settings.get("action") == "store_true":
-            settings["default"] = given.lower() not in {"0", "false", "no", "off"}
-        elif given:
-            # A text default goes through the option's type, as if it stood on the line.
-            settings["default"] = given
-        action = self._parser.add_argument(flag, **settings)
-        if given and action.choices and given not in action.choices:
-            # Told only by the command that has the option: see ``_check_variables``.
-            action.default = BadVariable(variable, given, tuple(action.choices))
-
-
-@dataclass(frozen=True)
-class BadVariable:
-    """The value of a DDPCHECK_ variable that its option does not take."""
-
-    name: str
-    value: str
-    choices: tuple[str, ...]
-
-
-def _check_variables(options: argparse.Namespace) -> None:
-    for bad in vars(options).values():
-        if isinstance(bad, BadVariable):
-            choices = ", ".join(bad.choices)
-            raise UsageError(f"{bad.name} is '{bad.value}'; choose from {choices}")
-
-
 def _dispatch(options: argparse.Namespace, argv: Sequence[str]) -> int:
-    _check_variables(options)
+    check_variables(options)
+    if "format" in options:
+        require(options.format)
     from ddpcheck import commands
 
     if options.name == "run":
@@ -227,8 +274,25 @@ def _dispatch(options: argparse.Namespace, argv: Sequence[str]) -> int:
         return commands.watch(_watch_settings(options, argv), _launch_options(options), argv)
     if options.name == "train":
         return commands.train(_train_settings(options, argv), _launch_options(options), argv)
+    return _dispatch_reading(options)
+
+
+def _dispatch_reading(options: argparse.Namespace) -> int:
+    """Carry out a command that starts no rank."""
+    from ddpcheck import commands
+
     if options.name == "report":
-        return commands.report(options.path, options.format)
+        return commands.report(
+            options.path,
+            options.format,
+            options.output,
+            rejudge=options.rejudge,
+            anonymize=options.anonymize,
+        )
+    if options.name == "diff":
+        return commands.diff(options.old, options.new, options.format, options.bound)
+    if options.name == "new":
+        return commands.new(options.id, options.package)
     if options.name == "explain":
         return commands.explain(options.id)
     return commands.list_checks()
@@ -273,6 +337,7 @@ def _watch_settings(options: argparse.Namespace, argv: Sequence[str]) -> Any:
         format=options.format,
         deadline_s=options.deadline,
         target=options.script,
+        configuration=options.configuration,
         command=_command(argv),
     )
 
@@ -293,4 +358,7 @@ def _listed(text: str | None) -> tuple[str, ...]:
 
 
 def _command(argv: Sequence[str]) -> str:
-    return shlex.join(["ddpcheck", *argv])
+    from ddpcheck.secrecy.redaction import redacted_words
+
+    # It goes into reports; what runs has the words themselves.
+    return shlex.join(["ddpcheck", *redacted_words(argv)])

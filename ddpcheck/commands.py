@@ -11,45 +11,55 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ddpcheck.catalogue import catalogue, check_named, select
+from ddpcheck.catalogue import catalogue, check_named, has_plug_ins, select
 from ddpcheck.engine.aftermath import Aftermath
+from ddpcheck.engine.against import against_baseline
 from ddpcheck.engine.assembly import RUN_NAME, assemble
+from ddpcheck.engine.chosen import chosen
+from ddpcheck.engine.loading import loaded
 from ddpcheck.engine.plan import probe_deadline_s, silence_s
 from ddpcheck.engine.rundir import (
     discard,
+    hide_in_stacks,
     is_stopped,
     keep_report,
     make_run_dir,
     new_run_id,
     spare_dir,
 )
-from ddpcheck.errors import ExitCode, LaunchError, ReportError, UsageError
+from ddpcheck.errors import ExitCode, LaunchError, UsageError
 from ddpcheck.launch.endings import REQUESTS_TO_END
 from ddpcheck.launch.gpus import visible_gpus
 from ddpcheck.launch.identity import require_one_rank, require_whole_job, started_by_launcher
 from ddpcheck.launch.own_ranks import STARTS_OWN, starts_own_ranks
+from ddpcheck.measures.words import counted
 from ddpcheck.report import (
     REPORT_NAME,
     Report,
     exit_code_of,
     facts_in,
     read_report,
+    report_file,
 )
 from ddpcheck.settings import LaunchOptions, RunSettings, TrainSettings, WatchSettings
+from ddpcheck.showing import print_text, show
 
 if TYPE_CHECKING:
     from ddpcheck.launch.local import Departure, Ending
 
 # Without a GPU, two ranks are the fewest that can disagree.
 CPU_RANKS = 2
+# A step, and a checkpoint: as long as torchrun gives ranks that it has asked to end.
+STOP_S = 30.0
 # What shells add to the number of the signal that ended a process.
 SIGNALLED = 128
 
 
 def run(settings: RunSettings, options: LaunchOptions, argv: Sequence[str]) -> int:
     """Carry out ``ddpcheck run``: as one rank inside a launcher, or start the ranks."""
-    if settings.select or settings.skip:
-        select(catalogue(), settings.select, settings.skip)  # a wrong name is told at once
+    if settings.select or settings.skip or has_plug_ins():
+        # A wrong name, or a broken plug-in, is told at once.
+        select(catalogue(), settings.select, settings.skip)
     if started_by_launcher(os.environ):
         require_one_rank(os.environ, options.nproc_per_node)
         from ddpcheck.engine.rank import run_rank
@@ -67,8 +77,8 @@ def watch(settings: WatchSettings, options: LaunchOptions, argv: Sequence[str]) 
     """Carry out ``ddpcheck watch``: as one rank inside a launcher, or start the ranks."""
     from ddpcheck.watch.script import require_script
 
-    chosen = select(catalogue(), settings.select, settings.skip)
-    if not any(check.is_observer for check in chosen):
+    checks = select(catalogue(), settings.select, settings.skip)
+    if not any(check.is_observer for check in checks):
         raise UsageError(
             "--select and --skip leave no check that looks on at a training: 'ddpcheck list' shows "
             "which do, in the families gradients, buffers, data, checkpoint, memory, sharding"
@@ -103,10 +113,10 @@ def train(settings: TrainSettings, options: LaunchOptions, argv: Sequence[str]) 
         from ddpcheck.launch.agent import launch_with_agent
 
         return launch_with_agent(options, nproc, argv, settings.deadline_s)
-    from ddpcheck.launch.local import launch_local
+    from ddpcheck.launch.local import Patience, launch_local
 
     read_report(Path(settings.report))  # a missing one is better told before torch is imported
-    ending = launch_local(train_in_rank, settings, nproc)
+    ending = launch_local(train_in_rank, settings, nproc, Patience(stop_s=STOP_S))
     if ending.stopped_by:
         sys.stderr.write(f"ddpcheck: ended by {ending.stopped_by}\n")
         return ExitCode.INTERRUPTED
@@ -120,30 +130,59 @@ def train(settings: TrainSettings, options: LaunchOptions, argv: Sequence[str]) 
     return ExitCode.INCOMPLETE if missing or len(known) < nproc else worst
 
 
-def report(path: str, fmt: str) -> int:
+def report(
+    path: str, fmt: str, output: str = "", *, rejudge: bool = False, anonymize: bool = False
+) -> int:
     """Carry out ``ddpcheck report``: render a report, or what a crash left of one."""
-    place = Path(path)
-    if not place.exists():
-        raise ReportError(f"there is no {path}: name a report.json or a run directory")
-    has_report = place.is_file() or (place / REPORT_NAME).is_file()
-    shown = read_report(place) if has_report else assemble(place, {})
-    _show(shown, fmt, place)
+    shown = loaded(path)
+    if rejudge:
+        from ddpcheck.engine.rejudging import rejudged
+
+        shown = rejudged(shown, catalogue())
+    if anonymize:
+        from ddpcheck.anonymity.anonymize import anonymized
+
+        shown = anonymized(shown)
+    file = report_file(Path(path))
+    place = file if file.is_file() else Path(path)
+    show(shown, fmt, None if anonymize else place, output)
     return ExitCode.OK
+
+
+def diff(old: str, new: str, fmt: str, bound_ratio: float) -> int:
+    """Carry out ``ddpcheck diff``: what changed from one report to another; 1 where it is worse."""
+    from ddpcheck.comparison.compare import compare
+    from ddpcheck.render.comparison import render_comparison
+
+    before, now = loaded(old), loaded(new)
+    told = compare(before, now, bound_ratio)
+    print_text(render_comparison(told, fmt, before, now))
+    return ExitCode.FINDINGS if told.is_worse else ExitCode.OK
 
 
 def list_checks() -> int:
     """Carry out ``ddpcheck list``."""
     from ddpcheck.render.manual import list_text
 
-    _print(list_text(catalogue()))
+    print_text(list_text(catalogue()))
     return ExitCode.OK
 
 
 def explain(check_id: str) -> int:
     """Carry out ``ddpcheck explain``."""
     from ddpcheck.render.manual import explain_text
+    from ddpcheck.thresholds import thresholds_of
 
-    _print(explain_text(check_named(check_id)))
+    check = check_named(check_id)
+    print_text(explain_text(check, thresholds_of(check)))
+    return ExitCode.OK
+
+
+def new(check_id: str, package: str) -> int:
+    """Carry out ``ddpcheck new``, in the working directory."""
+    from ddpcheck.new_check import told, write_new_check
+
+    print_text(told(write_new_check(check_id, package, Path())))
     return ExitCode.OK
 
 
@@ -161,7 +200,7 @@ def ranks_to_start(options: LaunchOptions, backend: str) -> int:
     nproc = options.nproc_per_node or gpus or CPU_RANKS
     if gpus and nproc > gpus:
         raise UsageError(
-            f"--nproc-per-node {nproc}: there are only {gpus} visible GPUs, and NCCL needs one "
+            f"--nproc-per-node {nproc}: {counted(gpus, 'GPU')} can be seen, and NCCL needs one "
             f"a rank; use --nproc-per-node {gpus}, or --backend gloo"
         )
     return nproc
@@ -216,7 +255,7 @@ def _run_on_nodes(
 
 def _run_alone(settings: RunSettings, nproc: int) -> int:
     """Start ``nproc`` local ranks, or, where it is 0, the script, which starts them."""
-    from ddpcheck.launch.local import launch_local, launch_script
+    from ddpcheck.launch.local import Patience, launch_local, launch_script
 
     run_id = new_run_id()
     run_dir = make_run_dir(settings.report_dir, run_id)
@@ -226,12 +265,14 @@ def _run_alone(settings: RunSettings, nproc: int) -> int:
         # What a script does after the report takes as long as it takes.
         patient = isinstance(settings, WatchSettings)
         if nproc:
-            ending = launch_local(run_in_rank, job, nproc, silence_s(deadline_s), patient=patient)
+            patience = Patience(silence_s(deadline_s), with_the_good=patient)
+            ending = launch_local(run_in_rank, job, nproc, patience)
         else:
             ending = launch_script(run_script_alone, job, Aftermath(run_dir))
     except KeyboardInterrupt:
         discard(run_dir)
         raise
+    hide_in_stacks(run_dir)
     if any(each.exit_code == STARTS_OWN for each in ending.departures):
         return _run_alone(settings, 0)
     place = next((d for d in (run_dir, spare_dir(run_dir)) if (d / REPORT_NAME).is_file()), None)
@@ -242,7 +283,7 @@ def _run_alone(settings: RunSettings, nproc: int) -> int:
     if place is None:
         return ExitCode.INTERRUPTED if ending.stopped_by else ExitCode.USAGE
     finished = read_report(place)
-    _show(finished, settings.format, place / REPORT_NAME)
+    show(finished, settings.format, place / REPORT_NAME)
     if ending.interrupted:
         return ExitCode.INTERRUPTED
     code = exit_code_of(finished, settings.fail_on)
@@ -265,8 +306,8 @@ def _made_up(settings: RunSettings, run_dir: Path, ending: Ending, nproc: int) -
         # Those that did not leave by themselves have been ended: their files say why.
         by_rank = dict.fromkeys(range(nproc), "")
         by_rank |= {each.rank: each.ended_by for each in ending.departures if nproc}
-        asked = select(catalogue(), settings.select, settings.skip)
-        return keep_report(assemble(run_dir, by_rank, asked), run_dir).parent
+        made = assemble(run_dir, by_rank, chosen(settings))
+        return keep_report(against_baseline(made, settings), run_dir).parent
     if ending.stopped_by or codes <= {ExitCode.USAGE}:
         discard(run_dir)
         return None
@@ -282,20 +323,8 @@ class _Printer:
     fmt: str
 
     def __call__(self, finished: Report, path: Path) -> None:
-        _show(finished, self.fmt, path)
+        show(finished, self.fmt, path)
 
 
 def _leave_it_to_the_parent(_finished: Report, _path: Path) -> None:
     """Show nothing: the parent reads the report file and shows it."""
-
-
-def _show(finished: Report, fmt: str, path: Path) -> None:
-    from ddpcheck.render import render
-
-    near = os.path.relpath(path)
-    _print(render(finished, fmt, path=near if len(near) < len(str(path)) else str(path)))
-
-
-def _print(text: str) -> None:
-    sys.stdout.write(text if text.endswith("\n") else text + "\n")
-    sys.stdout.flush()

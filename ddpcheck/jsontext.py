@@ -8,11 +8,13 @@ that is not UTF-8 the other. Non-finite numbers are written as "nan", "inf" and 
 from __future__ import annotations
 
 import math
+import re
 from typing import Any, TypeVar
 
 import msgspec
 
 T = TypeVar("T")
+NUMBERS = re.compile(rb"\[\n[-+.0-9eE,\s]*\]")
 
 
 def encode(value: object) -> bytes:
@@ -29,8 +31,15 @@ def decode(text: bytes | msgspec.Raw, kind: type[T]) -> T:
 
 
 def indented(value: object) -> bytes:
-    """Return ``value`` as JSON for people, ending with a newline."""
-    return msgspec.json.format(encode(value), indent=1) + b"\n"
+    """Return ``value`` as JSON for people, lists of numbers on one line, ending with a newline."""
+    text = msgspec.json.format(encode(value), indent=1)
+    # No string has a line break in it: what is matched is always a list.
+    return NUMBERS.sub(lambda found: b"".join(found[0].split()), text) + b"\n"
+
+
+def in_order(text: bytes) -> bytes:
+    """Return the same JSON with its keys in order: equal values are equal texts."""
+    return msgspec.json.encode(msgspec.json.decode(text), order="deterministic")
 
 
 def _speakable(value: Any) -> Any:

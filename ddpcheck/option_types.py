@@ -50,6 +50,14 @@ def mesh(text: str) -> tuple[Axis, ...]:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
+def pairs(text: str) -> tuple[tuple[str, str], ...]:
+    """Return names and values of a text such as "cpu_offload,schedule=gpipe"; no value: true."""
+    parts = [part.partition("=") for part in text.split(",") if part.strip()]
+    return tuple(
+        (name.strip().replace("-", "_"), value.strip() or "true") for name, _, value in parts
+    )
+
+
 def _at_least(value: int, lowest: int) -> int:
     if value < lowest:
         raise ValueError(value)

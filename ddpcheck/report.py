@@ -10,13 +10,20 @@ from typing import Any
 import msgspec
 
 from ddpcheck import jsontext
+from ddpcheck.change import Comparison
+from ddpcheck.configuration import Configuration, Suppressed, Suppression
 from ddpcheck.errors import ExitCode, ReportError
 from ddpcheck.finding import Finding, Recommendation, Severity
+from ddpcheck.secrecy.redaction import redacted
 
 FORMAT_VERSION = 1
+# Parts of the section ``training`` that are measured apart from the training itself.
+TRAINING_PARTS = frozenset({"parity", "scaling"})
 REPORT_NAME = "report.json"
 # What became of the ranks is judged in every run: that measures nothing of the machine.
 JUDGED_ALWAYS = "ranks"
+# Of more facts of one check than this, equal ones in another order are not worth the search.
+MOST_ORDERED_BYTES = 4_000_000
 
 
 class Verdict(StrEnum):
@@ -35,6 +42,11 @@ class RankOutcome(StrEnum):
     FAILED = "failed"
     STALLED = "stalled"
     LOST = "lost"
+
+    @property
+    def is_gone(self) -> bool:
+        """Return whether the rank did not come to the end of the run."""
+        return self in (RankOutcome.STALLED, RankOutcome.LOST)
 
 
 class CheckOutcome(StrEnum):
@@ -78,7 +90,10 @@ class CheckRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """What was asked for and what ran; times are UTC, durations wall seconds."""
+    """What was asked for and what ran; times are UTC, durations wall seconds.
+
+    ``configuration`` is what a settings file asked for, None where there was none.
+    """
 
     id: str
     command: str
@@ -92,6 +107,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     duration_s: float
     versions: Mapping[str, str]
     target: str = ""
+    configuration: Configuration | None = None
 
 
 class FoldedFact(msgspec.Struct, frozen=True):
@@ -102,7 +118,13 @@ class FoldedFact(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything a run has to tell."""
+    """Everything a run has to tell.
+
+    What is ``suppressed`` is none of the ``findings``, and does not count. ``facts_left_out``: of how
+    many ranks a check's facts are not here, since those of thousands of ranks are larger than a
+    report may be. ``changes`` is what changed against the baseline, where one was given. ``later``
+    has the fields of a newer version, by name: they are written again as they were read.
+    """
 
     format_version: int = FORMAT_VERSION
     verdict: Verdict
@@ -110,9 +132,14 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     ranks: Sequence[RankRecord]
     checks: Sequence[CheckRecord]
     findings: Sequence[Finding]
+    suppressed: Sequence[Suppressed] = ()
+    unused_suppressions: Sequence[Suppression] = ()
     recommendation: Mapping[str, Recommendation]
     facts: Mapping[str, Sequence[FoldedFact]]
     training: Mapping[str, Any] | None = None
+    facts_left_out: Mapping[str, int] = msgspec.field(default_factory=dict[str, int])
+    changes: Comparison | msgspec.UnsetType = msgspec.UNSET
+    later: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
 
     def count(self, severity: Severity) -> int:
         """Return how many findings have exactly this severity."""
@@ -120,12 +147,27 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def fold(values: Mapping[int, Any]) -> list[FoldedFact]:
-    """Return each distinct value once, with the ranks that have it, in rank order."""
+    """Return each distinct value once, with the ranks that have it, in rank order.
+
+    Values that came as JSON (bytes) stay so. Keys keep the order in which they were told, which is
+    the model's where they are parameters; two values that differ in it alone are equal.
+    """
+    told = {rank: _as_told(values[rank]) for rank in sorted(values)}
+    texts = {text for text, _ in told.values()}
+    looks_closer = sum(map(len, texts)) <= MOST_ORDERED_BYTES
+    keys = {text: jsontext.in_order(text) if looks_closer else text for text in texts}
     folded: dict[bytes, tuple[list[int], Any]] = {}
-    for rank in sorted(values):
-        plain = msgspec.to_builtins(values[rank], order="deterministic")
-        folded.setdefault(jsontext.encode(plain), ([], plain))[0].append(rank)
+    for rank, (text, value) in told.items():
+        folded.setdefault(keys[text], ([], value))[0].append(rank)
     return [FoldedFact(tuple(ranks), value) for ranks, value in folded.values()]
+
+
+def _as_told(value: Any) -> tuple[bytes, Any]:
+    """Return the value as JSON, and as it goes into the report."""
+    if isinstance(value, bytes):
+        return value, value
+    plain = msgspec.to_builtins(value)
+    return jsontext.encode(plain), plain
 
 
 def unfold(folded: Iterable[FoldedFact]) -> dict[int, Any]:
@@ -141,12 +183,11 @@ def verdict_of(
     Nor is a rank that failed, though no check has found out why.
     """
     ranks = tuple(ranks)
-    gone = {RankOutcome.STALLED, RankOutcome.LOST}
     checks = tuple(checks)
     outcomes = {check.outcome for check in checks if check.stage != JUDGED_ALWAYS}
     broken = any(check.outcome is CheckOutcome.ERROR for check in checks)
     worst = max((finding.severity.weight for finding in findings), default=0)
-    if any(rank.outcome in gone for rank in ranks):
+    if any(rank.outcome.is_gone for rank in ranks):
         return Verdict.INCOMPLETE
     if worst == Severity.ERROR.weight:
         return Verdict.FAIL
@@ -159,11 +200,14 @@ def verdict_of(
 def exit_code_of(report: Report, fail_on: Severity) -> ExitCode:
     """Return the exit code: 4 for ranks that are gone wins over 1 for findings over 3.
 
-    4 also when every check was skipped: then nothing of what was asked for ran.
+    4 also when every check was skipped: then nothing of what was asked for ran. Who gives a
+    baseline asks whether the run is worse than that: 1, too.
     """
-    if any(rank.outcome in (RankOutcome.STALLED, RankOutcome.LOST) for rank in report.ranks):
+    if any(rank.outcome.is_gone for rank in report.ranks):
         return ExitCode.INCOMPLETE
     if any(finding.severity.weight >= fail_on.weight for finding in report.findings):
+        return ExitCode.FINDINGS
+    if report.changes and report.changes.is_worse:
         return ExitCode.FINDINGS
     failed = any(rank.outcome is RankOutcome.FAILED for rank in report.ranks)
     if failed or any(check.outcome is CheckOutcome.ERROR for check in report.checks):
@@ -176,7 +220,9 @@ def exit_code_of(report: Report, fail_on: Severity) -> ExitCode:
 
 def to_json(report: Report) -> bytes:
     """Return the report as indented JSON that ends with a newline."""
-    return jsontext.indented(report)
+    plain = msgspec.to_builtins(report)
+    later = plain.pop("later")
+    return jsontext.indented({**plain, **later})
 
 
 def from_json(text: bytes, source: str = "report") -> Report:
@@ -188,7 +234,8 @@ def from_json(text: bytes, source: str = "report") -> Report:
                 f"{source} has format version {version}, newer than {FORMAT_VERSION}: "
                 "read it with a newer ddpcheck"
             )
-        return jsontext.decode(text, Report)
+        report = jsontext.decode(text, Report)
+        return msgspec.structs.replace(report, later=_unknown_fields(text))
     except msgspec.DecodeError as error:
         raise ReportError(f"{source} is not a ddpcheck report: {error}") from error
 
@@ -211,12 +258,16 @@ def report_file(path: Path) -> Path:
 
 
 def write_report(report: Report, run_dir: Path) -> Path:
-    """Write ``report.json`` in one piece and return its path; raises ReportError."""
-    return _write_in_one_piece(run_dir / REPORT_NAME, to_json(report))
+    """Write ``report.json`` in one piece, without secrets, and return its path; raises ReportError."""
+    text = to_json(redacted(report))
+    return write_in_one_piece(run_dir / REPORT_NAME, text, "choose --report-dir")
 
 
 def add_training(path: Path, training: Mapping[str, Any]) -> None:
     """Add the section ``training`` to the report file at ``path``.
+
+    Its parts (see ``TRAINING_PARTS``) come from commands of their own: what there is of them stays,
+    and a part alone leaves the rest as it is.
 
     Works on the plain JSON, so that fields this version does not know survive.
     """
@@ -224,8 +275,38 @@ def add_training(path: Path, training: Mapping[str, Any]) -> None:
     text = _read(file)
     from_json(text, str(file))
     plain = jsontext.decode(text, dict[str, Any])
-    plain["training"] = msgspec.to_builtins(training)
-    _write_in_one_piece(file, jsontext.indented(plain))
+    there = plain.get("training") or {}
+    part_alone = set(training) <= TRAINING_PARTS
+    kept = {name: there[name] for name in there if part_alone or name in TRAINING_PARTS}
+    plain["training"] = redacted({**kept, **msgspec.to_builtins(training)})
+    write_in_one_piece(file, jsontext.indented(plain), "choose --report-dir")
+
+
+def write_in_one_piece(file: Path, text: bytes, advice: str) -> Path:
+    """Write a file that a reader sees whole or not at all, and return its path.
+
+    What is no plain file, as /dev/stdout, is written to as it is. Raises ReportError, which ends
+    with ``advice``.
+    """
+    plain = file.is_file() or not file.exists()
+    place = file.resolve() if plain else file
+    draft = place.with_name(f".{place.name}.{os.getpid()}") if plain else place
+    try:
+        draft.write_bytes(text)
+        if plain:
+            draft.replace(place)  # renaming is atomic, also for a crash in between
+    except OSError as error:
+        if plain:
+            with suppress(OSError):
+                draft.unlink(missing_ok=True)
+        raise ReportError(f"cannot write {file}: {error.strerror}; {advice}") from error
+    return file
+
+
+def _unknown_fields(text: bytes) -> dict[str, Any]:
+    parts = jsontext.decode(text, dict[str, msgspec.Raw])
+    unknown = parts.keys() - set(Report.__struct_fields__)
+    return {name: jsontext.decode(parts[name], object) for name in parts if name in unknown}
 
 
 class _Versioned(msgspec.Struct):
@@ -237,16 +318,3 @@ def _read(file: Path) -> bytes:
         return file.read_bytes()
     except OSError as error:
         raise ReportError(f"cannot read {file}: {error.strerror}; name a report.json") from error
-
-
-def _write_in_one_piece(file: Path, text: bytes) -> Path:
-    # Renaming is atomic: a reader, or a crash in between, never sees half a report.
-    draft = file.with_name(f".{file.name}.{os.getpid()}")
-    try:
-        draft.write_bytes(text)
-        draft.replace(file)
-    except OSError as error:
-        with suppress(OSError):
-            draft.unlink(missing_ok=True)
-        raise ReportError(f"cannot write {file}: {error.strerror}; choose --report-dir") from error
-    return file

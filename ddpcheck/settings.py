@@ -1,8 +1,9 @@
 """What the user asked for, as plain values that travel to every rank."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ddpcheck.check import Profile
+from ddpcheck.configuration import Configuration
 from ddpcheck.finding import Severity
 from ddpcheck.measures.mesh import Axis
 
@@ -38,6 +39,7 @@ class RunSettings:
     fail_on: Severity = Severity.ERROR
     format: str = "text"
     deadline_s: float = 60.0
+    configuration: Configuration = field(default_factory=Configuration)
     command: str = "ddpcheck run"
 
 
@@ -56,16 +58,28 @@ class WatchSettings(RunSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class TrainSettings:
-    """The settings of ``ddpcheck train``; None means: as the report recommends."""
+    """The settings of ``ddpcheck train``; None means: as the report recommends.
+
+    ``options`` are those of the strategy alone, name and value. ``micro_batches``: None for as few
+    as the strategy needs. ``checkpoint_every`` is in steps; 0 keeps the weights alone, at the end.
+    """
 
     report: str = ""
     force: bool = False
     strategy: str = "ddp"
+    mesh: tuple[Axis, ...] = ()
+    options: tuple[tuple[str, str], ...] = ()
     precision: str | None = None
     steps: int = 300
     global_batch: int = 32
+    micro_batches: int | None = None
+    verify: bool = False
+    verify_steps: int = 5
+    scaling: bool = False
     data: str = ""
     checkpoint_dir: str = ""
+    checkpoint_every: int = 100
+    resume: bool = False
     backend: str = "auto"
     deadline_s: float = 600.0
     command: str = "ddpcheck train"

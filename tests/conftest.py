@@ -4,6 +4,8 @@ import os
 
 import pytest
 
+# A repository of a user's, and a package of checks: each has tests of its own.
+collect_ignore = ["testing/repository", "example_plugin"]
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 

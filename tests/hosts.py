@@ -170,6 +170,12 @@ def watch_torchrun(report_dir: Path, hosts: Sequence[Host], script: Path, *words
     return _torchrun(report_dir, hosts, watch, [{}] * len(hosts), 1)
 
 
+def train_torchrun(report_dir: Path, hosts: Sequence[Host], *words: str) -> Ended:
+    """Run ``torchrun ... -m ddpcheck train`` on the newest report, with a rank on each host."""
+    train = ["train", "--from", str(report_dir / "latest"), *words]
+    return _torchrun(report_dir, hosts, train, [{}] * len(hosts), 1)
+
+
 def _torchrun(
     report_dir: Path,
     hosts: Sequence[Host],

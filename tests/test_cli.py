@@ -17,6 +17,7 @@ from ddpcheck.engine.assembly import Ranks, build_report
 from ddpcheck.engine.rundir import note_start
 from ddpcheck.errors import ExitCode, GateError, LaunchError, TargetError
 from ddpcheck.finding import Severity
+from ddpcheck.measures.mesh import Axis
 from ddpcheck.report import Run, write_report
 from ddpcheck.settings import LaunchOptions, RunSettings, TrainSettings
 
@@ -46,11 +47,11 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Return what the commands are asked, in place of carrying them out."""
     calls: list[Any] = []
 
-    def take(*given: Any) -> ExitCode:
-        calls.append(given)
+    def take(*given: Any, **switched: bool) -> ExitCode:
+        calls.append((*given, *(name for name, on in switched.items() if on)))
         return ExitCode.OK
 
-    for name in ("run", "train", "report", "explain", "list_checks"):
+    for name in ("run", "train", "report", "diff", "explain", "list_checks"):
         monkeypatch.setattr(commands, name, take)
     return calls
 
@@ -119,7 +120,8 @@ def test_every_word_of_run_reaches_its_setting(asked: list[Any]) -> None:
 def test_every_word_of_train_reaches_its_setting(asked: list[Any]) -> None:
     words = shlex.split(
         "train --from out --strategy ddp --precision bf16 --steps 5 --global-batch 64 --data t "
-        "--checkpoint-dir c --backend nccl --force"
+        "--checkpoint-dir c --backend nccl --force --mesh dp=2 --micro-batches 2 --verify "
+        "--verify-steps 3 --options static-graph,bf16_compression=false --checkpoint-every 0 --resume"
     )
     assert main(words) == 0
     assert asked[-1][0] == TrainSettings(
@@ -131,7 +133,14 @@ def test_every_word_of_train_reaches_its_setting(asked: list[Any]) -> None:
         global_batch=64,
         data="t",
         checkpoint_dir="c",
+        checkpoint_every=0,
+        resume=True,
         backend="nccl",
+        mesh=(Axis("dp", 2),),
+        micro_batches=2,
+        verify=True,
+        verify_steps=3,
+        options=(("static_graph", "true"), ("bf16_compression", "false")),
         command=shlex.join(["ddpcheck", *words]),
     )
 
@@ -156,9 +165,35 @@ def test_launch_options_have_torchruns_names(command: str, asked: list[Any]) -> 
 
 
 def test_the_other_commands_get_their_words(asked: list[Any]) -> None:
-    for words in (["report"], ["report", "out", "--format", "json"], ["explain", "a/b"], ["list"]):
+    written = ["report", "out", "--format", "json", "-o", "out.json"]
+    for words in (["report"], written, ["explain", "a/b"], ["list"]):
         assert main(words) == 0
-    assert asked == [("reports/latest", "text"), ("out", "json"), ("a/b",), ()]
+    assert asked == [("reports/latest", "text", ""), ("out", "json", "out.json"), ("a/b",), ()]
+
+
+def test_a_report_may_be_judged_again_and_lose_its_names(asked: list[Any]) -> None:
+    assert main(["report", "out", "--rejudge"]) == 0
+    assert main(["report", "--anonymize"]) == 0
+    assert asked == [("out", "text", "", "rejudge"), ("reports/latest", "text", "", "anonymize")]
+
+
+def test_a_diff_gets_two_reports_and_a_bound(asked: list[Any]) -> None:
+    assert main(["diff", "a", "b"]) == 0
+    assert main(["diff", "a", "b", "--bound", "10%", "--format", "markdown"]) == 0
+    assert asked == [("a", "b", "text", 0.05), ("a", "b", "markdown", 0.1)]
+    assert main(["diff", "a", "b"]) == 0
+
+
+def test_a_diff_of_one_report_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "NEW" in refusal(capsys, "diff", "a")
+
+
+def test_secrets_on_the_command_line_go_into_no_report(asked: list[Any]) -> None:
+    words = ("--target", "train.py:make", "--data", "https://me:word@host/text")
+    assert run_settings(asked, *words).command == shlex.join(
+        ["ddpcheck", "run", *words[:3], "https://***@host/text"]
+    )
+    assert run_settings(asked, *words).data == words[3]
 
 
 @pytest.mark.parametrize(

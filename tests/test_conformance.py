@@ -12,6 +12,7 @@ import pytest
 from ddpcheck.catalogue import BUILT_IN, catalogue
 from ddpcheck.check import Check, Stage
 from ddpcheck.measures.testimony import Testimony
+from ddpcheck.thresholds import UNITS
 
 ROOT = Path(__file__).parent.parent
 FILES = sorted(path for path in (ROOT / "checks").rglob("*.py") if path.name != "__init__.py")
@@ -29,10 +30,6 @@ FORBIDDEN_ATTRIBUTES = {
     ("contextlib", "suppress"),
 }
 FORBIDDEN_MODULES = {"logging", "warnings"}
-UNITS = {
-    *("S", "MS", "US", "HZ", "BYTES", "MIB", "GIB", "GBPS", "BITS"),
-    *("COUNT", "RATIO", "RELATIVE", "PERCENT", "STEPS", "RANKS"),
-}
 
 
 def test_files_and_catalogue_agree() -> None:

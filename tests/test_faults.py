@@ -43,12 +43,16 @@ class Fault:
 
 
 FAULTS = [
-    Fault("weights_touched_after_wrap:main", DIFFER, (1,), ["head.weight"]),
-    Fault("checkpoint_on_rank_zero_only:language_model", DIFFER, (1,), ["0.weight"]),
-    Fault("unfrozen_after_wrap:detection", DIFFER, (1,), ["backbone.0.weight"]),
-    Fault("loss_through_module:trainer", DIFFER, (1,), ["embed.weight"]),
+    Fault("weights_touched_after_wrap:main", DIFFER, (0, 1), ["head.weight"]),
+    Fault("checkpoint_on_rank_zero_only:language_model", DIFFER, (0, 1), ["0.weight"]),
+    Fault("unfrozen_after_wrap:detection", DIFFER, (0, 1), ["backbone.0.weight"]),
+    Fault("loss_through_module:trainer", DIFFER, (0, 1), ["embed.weight"]),
     Fault(
-        "layer_replaced_after_wrap:transfer", DIFFER, (1,), ["body.weight"], beside=[RAISED, UNUSED]
+        "layer_replaced_after_wrap:transfer",
+        DIFFER,
+        (0, 1),
+        ["body.weight"],
+        beside=[RAISED, UNUSED],
     ),
     Fault("models_of_two_shapes:experiment", RAISED, (1,), ["params[0]", "[48, 6]"]),
     Fault("batchnorm_two_samples:torchs", BATCHNORM, (0, 1), ["2 layers", "first 1"], "warning"),

@@ -28,21 +28,35 @@ ALLOWED = {
     },
     "ddpcheck.jsontext": set[str](),
     "ddpcheck.measures": {"ddpcheck.measures", "ddpcheck.finding"},
-    "ddpcheck.collectives": {"ddpcheck.collectives", "ddpcheck.measures", "ddpcheck.check"},
-    "ddpcheck.report": {"ddpcheck.finding", "ddpcheck.errors", "ddpcheck.jsontext"},
+    "ddpcheck.configuration": {"ddpcheck.finding"},
+    "ddpcheck.collectives": {
+        *("ddpcheck.collectives", "ddpcheck.measures", "ddpcheck.check", "ddpcheck.machine"),
+    },
+    "ddpcheck.change": set[str](),
+    "ddpcheck.report": {
+        *("ddpcheck.finding", "ddpcheck.errors", "ddpcheck.jsontext", "ddpcheck.change"),
+        *("ddpcheck.secrecy", "ddpcheck.configuration"),
+    },
+    "ddpcheck.secrecy": {"ddpcheck.secrecy"},
+    "ddpcheck.anonymity": {"ddpcheck.anonymity", "ddpcheck.report", "ddpcheck.secrecy"},
+    "ddpcheck.comparison": {
+        *("ddpcheck.comparison", "ddpcheck.change", "ddpcheck.report", "ddpcheck.finding"),
+        "ddpcheck.measures",
+    },
     "ddpcheck.catalogue": {
-        *("ddpcheck.check", "ddpcheck.finding", "ddpcheck.errors"),
+        *("ddpcheck.check", "ddpcheck.finding", "ddpcheck.errors", "ddpcheck.configuration"),
         "ddpcheck.measures.testimony",
     },
     "ddpcheck.render": {
         *("ddpcheck.report", "ddpcheck.finding", "ddpcheck.check", "ddpcheck.errors"),
-        *("ddpcheck.render", "ddpcheck.__version__"),
+        *("ddpcheck.render", "ddpcheck.__version__", "ddpcheck.measures", "ddpcheck.jsontext"),
+        *("ddpcheck.configuration", "ddpcheck.catalogue", "ddpcheck.change"),
     },
     "ddpcheck.machine": {"ddpcheck.machine", "ddpcheck.measures"},
     "ddpcheck.network": {
         *("ddpcheck.network", "ddpcheck.machine", "ddpcheck.measures", "ddpcheck.variables"),
     },
-    "ddpcheck.variables": {"ddpcheck.variables", "ddpcheck.measures"},
+    "ddpcheck.variables": {"ddpcheck.variables", "ddpcheck.measures", "ddpcheck.secrecy"},
     "checks": {
         *("ddpcheck.check", "ddpcheck.finding", "ddpcheck.measures", "ddpcheck.machine"),
         *("ddpcheck.network", "ddpcheck.variables", "ddpcheck.launch.claims"),
@@ -50,11 +64,16 @@ ALLOWED = {
 }
 ALLOWED_IN_FUNCTIONS_OF_CHECKS = {"ddpcheck.target", "ddpcheck.watch", "ddpcheck.collectives"}
 TORCHLESS_PACKAGES = tuple(
-    f"ddpcheck.{name}" for name in ("render", "measures", "machine", "network", "variables")
+    f"ddpcheck.{name}"
+    for name in (
+        *("render", "measures", "machine", "network", "variables"),
+        *("change", "comparison", "secrecy", "anonymity", "engine.rejudging", "engine.loading"),
+    )
 )
 TORCHLESS = (
     *("ddpcheck.finding", "ddpcheck.check", "ddpcheck.report", "ddpcheck.catalogue"),
     *("ddpcheck.errors", "ddpcheck.settings", "ddpcheck.cli", "ddpcheck.engine.judging"),
+    *("ddpcheck.config.options", "ddpcheck.config.judging", "ddpcheck.thresholds"),
     *sorted(name for name in SOURCES if name.startswith(TORCHLESS_PACKAGES)),
 )
 

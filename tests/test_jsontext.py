@@ -106,3 +106,21 @@ def test_what_is_too_deep_is_a_decode_error() -> None:
 
 def _refuse(constant: str) -> None:
     raise AssertionError(constant)
+
+
+def test_lists_of_numbers_take_one_line() -> None:
+    value = {
+        "ranks": [0, -1, 25000],
+        "more": [[0.5, 1e-07], []],
+        "text": "[\n 1,\n 2\n]",
+        "s": ["1"],
+    }
+    text = jsontext.indented(value)
+    assert b'"ranks": [0,-1,25000],\n' in text
+    assert b"[0.5,1e-7]" in text
+    assert read(text) == value
+
+
+@given(plain)
+def test_indenting_changes_no_value(value: Any) -> None:
+    assert read(jsontext.indented(value)) == read(jsontext.encode(value))

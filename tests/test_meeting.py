@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from real_ranks import Ended, by_hand, free_port, run, run_by_hand
+from real_ranks import Ended, by_hand, clean_environment, free_port, run, run_by_hand
 
 from ddpcheck.finding import Finding, Severity
 from ddpcheck.machine.ports import program_of
@@ -26,6 +26,19 @@ import sys, torch.distributed as dist
 store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
 print(store.port, flush=True)
 sys.stdin.read()
+"""
+
+STOPPED_STORE = """
+import os, signal, sys
+from ddpcheck.launch.host import host_beside
+from ddpcheck.launch.identity import identity
+from ddpcheck.machine.ports import owner_pid
+assert host_beside(identity(os.environ), 60.0)
+host = owner_pid(int(os.environ["MASTER_PORT"]))
+os.kill(host, signal.SIGSTOP)
+print(host, flush=True)
+sys.stdin.read()
+os.kill(host, signal.SIGKILL)
 """
 
 
@@ -120,6 +133,21 @@ def test_the_store_of_another_job_is_not_taken_for_ours(
     words = told_of(psutil.Process(another_job.pid))
     finding = assert_told(ended, "another job's", *words)
     assert finding.fix.startswith("end that process if it is left over, or set another MASTER_PORT")
+
+
+def test_a_store_of_a_run_that_does_not_answer_is_no_proxy(tmp_path: Path) -> None:
+    port = free_port()
+    with subprocess.Popen(
+        [sys.executable, "-c", STOPPED_STORE],
+        env={**clean_environment(), **by_hand(0, 2, port)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as job:
+        assert job.stdout is not None
+        host = int(job.stdout.readline())
+        ended = meet(tmp_path, "127.0.0.1", port)
+    finding = assert_told(ended, "does not answer in time", f"held by pid {host}")
+    assert "(ddpcheck store)" in finding.message
 
 
 def test_a_name_that_does_not_resolve_is_told_at_once(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from readme_parts import README, ROOT, replaced
+from readme_parts import PAGES, README, ROOT, pages, replaced
 
 from ddpcheck.errors import ExitCode
 
@@ -8,6 +8,11 @@ from ddpcheck.errors import ExitCode
 def test_generated_parts_are_up_to_date() -> None:
     text = README.read_text()
     assert replaced(text) == text, "run python tests/readme_parts.py"
+
+
+def test_each_check_has_its_page_and_no_other_has() -> None:
+    written = {file: file.read_text() for file in PAGES.rglob("*.md")}
+    assert written == pages(), "run python tests/readme_parts.py"
 
 
 def test_ci_runs_the_two_commands_of_the_readme() -> None:

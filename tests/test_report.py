@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ddpcheck.change import Change, Comparison, Course, Part
 from ddpcheck.check import Stage
 from ddpcheck.errors import ExitCode, ReportError
 from ddpcheck.finding import Finding, Location, Recommendation, Severity
@@ -187,9 +188,38 @@ def test_the_json_is_indented_and_ends_with_a_newline() -> None:
     assert to_json(FULL).endswith(b"}\n")
 
 
-def test_fields_of_a_later_minor_version_are_ignored() -> None:
-    plain = {**msgspec.to_builtins(FULL), "weather": "fine"}
-    assert to_json(from_json(msgspec.json.encode(plain))) == to_json(FULL)
+def test_fields_of_a_later_minor_version_survive() -> None:
+    later = {
+        "weather": {"sky": ["blue", None]},
+        "facts": {"a/b": [{"ranks": [0], "value": {"n": 1}}]},
+    }
+    plain = {**msgspec.json.decode(to_json(FULL)), **later}
+    again = from_json(msgspec.json.encode(plain))
+    assert msgspec.json.decode(to_json(again)) == plain
+    assert again.later == {"weather": later["weather"]}
+
+
+def test_an_older_version_is_read() -> None:
+    plain = msgspec.json.decode(to_json(FULL))
+    del plain["training"], plain["run"]["target"]
+    older = msgspec.json.encode({**plain, "format_version": FORMAT_VERSION - 1})
+    assert from_json(older).verdict is Verdict.INCOMPLETE
+
+
+def test_what_is_worse_than_the_baseline_is_a_finding_of_its_own() -> None:
+    worse = Change(part=Part.SPEED, what="x", before="1", now="2", course=Course.WORSE)
+    better = msgspec.structs.replace(worse, course=Course.BETTER)
+    codes = [
+        exit_code_of(
+            msgspec.structs.replace(
+                _report([OK], [PASS], []),
+                changes=Comparison(before="a", now="b", bound_ratio=0.05, changes=[change]),
+            ),
+            ERROR,
+        )
+        for change in (worse, better)
+    ]
+    assert codes == [ExitCode.FINDINGS, ExitCode.OK]
 
 
 def test_a_newer_format_is_refused_even_when_nothing_else_fits() -> None:
@@ -267,6 +297,19 @@ def test_training_is_added_and_unknown_fields_stay(tmp_path: Path) -> None:
     assert added == {**plain, "training": {"steps": 9, "loss": [[0, 1.5]]}}
 
 
+def test_a_part_of_training_and_the_rest_leave_each_other_alone(tmp_path: Path) -> None:
+    def training() -> object:
+        return read_report(tmp_path).training
+
+    write_report(_report([OK], [PASS], []), tmp_path)
+    add_training(tmp_path, {"steps": 9, "exposed": 1})
+    add_training(tmp_path, {"parity": [1]})
+    assert training() == {"steps": 9, "exposed": 1, "parity": [1]}
+    add_training(tmp_path, {"parity": [2]})
+    add_training(tmp_path, {"steps": 3})
+    assert training() == {"steps": 3, "parity": [2]}
+
+
 def test_training_needs_a_report(tmp_path: Path) -> None:
     with pytest.raises(ReportError, match="cannot read"):
         add_training(tmp_path, {})
@@ -292,3 +335,13 @@ def test_values_that_only_look_equal_are_kept_apart() -> None:
 @given(st.dictionaries(st.integers(0, 99), json_values, max_size=9))
 def test_unfold_is_the_inverse_of_fold(values: dict[int, Any]) -> None:
     assert unfold(fold(values)) == values
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_keys_keep_their_order_and_equal_values_in_another_are_one(as_json: bool) -> None:
+    told = [{"b": 1, "a": {"y": 2, "x": 3}}, {"a": {"x": 3, "y": 2}, "b": 1}, {"b": 1, "a": {}}]
+    values = dict(enumerate(map(msgspec.json.encode, told) if as_json else told))
+    first, second = fold(values)
+    assert (first.ranks, second.ranks) == ((0, 1), (2,))
+    text = first.value if as_json else msgspec.json.encode(first.value)
+    assert text == b'{"b":1,"a":{"y":2,"x":3}}'

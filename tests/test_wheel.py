@@ -47,7 +47,8 @@ def test_wheel_holds_every_check(names: list[str]) -> None:
 
 
 def test_wheel_holds_the_whole_program(names: list[str]) -> None:
-    wanted = set(repository_files("ddpcheck/*.py", "ddpcheck/py.typed"))
+    files = ("ddpcheck/*.py", "ddpcheck/py.typed", "ddpcheck/templates/*.txt")
+    wanted = set(repository_files(*files, "ddpcheck/render/page/templates"))
     assert wanted <= set(names)
 
 

@@ -31,7 +31,7 @@ class Facts(msgspec.Struct, frozen=True):
 
 
 class Observer:
-    """Looks at what torch.save is given, and whether losses come from a scaler."""
+    """Looks at what is saved, and whether losses come from a scaler."""
 
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
@@ -49,6 +49,10 @@ class Observer:
             self._facts = msgspec.structs.replace(
                 self._facts, saved_optimizer=True, location=location
             )
+
+    def on_stored(self, value: object, location: Location | None) -> None:
+        """Note the same of a distributed checkpoint."""
+        self.on_saved("", value, location)
 
     def facts(self) -> Facts:
         """Return what was seen; raises Skip where no script is watched."""

@@ -32,7 +32,7 @@ class Facts(msgspec.Struct, frozen=True):
 
 
 class Observer:
-    """Looks at what torch.save is given, and which schedulers make steps."""
+    """Looks at what is saved, and which schedulers make steps."""
 
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
@@ -49,6 +49,10 @@ class Observer:
         if has_state(value, OPTIMIZER_KEYS) and not self._facts.saved_optimizer:
             told = {"saved_optimizer": True, "location": location}
             self._facts = msgspec.structs.replace(self._facts, **told)
+
+    def on_stored(self, value: object, location: Location | None) -> None:
+        """Note the same of a distributed checkpoint."""
+        self.on_saved("", value, location)
 
     def facts(self) -> Facts:
         """Return what was seen; raises Skip where no script is watched."""

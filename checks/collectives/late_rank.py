@@ -19,6 +19,7 @@ import msgspec
 
 from ddpcheck.check import Context, Profile, Skip
 from ddpcheck.finding import Confidence, Finding, Severity
+from ddpcheck.machine.core_waits import CoreWaits
 from ddpcheck.measures.lateness import Slower, Turns, late_by_s, slower_ranks
 from ddpcheck.measures.peers import grouped
 from ddpcheck.measures.words import listed
@@ -48,11 +49,15 @@ STRETCHES = {
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """Where a rank is, what it computes on, and its turns of compute and a collective."""
+    """Where a rank is, what it computes on, and its turns of compute and a collective.
+
+    ``core_waits`` is which part of the time may have been lost by waiting for a core.
+    """
 
     host: str
     kind: str
     turns: Turns
+    core_waits: float = 0.0
 
 
 def probe(ctx: Context) -> Facts:
@@ -70,7 +75,9 @@ def probe(ctx: Context) -> Facts:
     dist.all_gather_object(kinds, kind)
     least, most = STRETCHES[ctx.profile][kind == CPU]
     plan = Plan(least, most, LIMITS[kind == CPU].steady, dict(enumerate(kinds)))
-    return Facts(ctx.host, kind, take_turns(ctx, plan))
+    waits = CoreWaits()
+    turns = take_turns(ctx, plan)
+    return Facts(ctx.host, kind, turns, waits.share)
 
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:

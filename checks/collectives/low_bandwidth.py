@@ -20,14 +20,20 @@ import msgspec
 
 from ddpcheck.check import Context, Skip
 from ddpcheck.finding import Confidence, Finding, Severity
-from ddpcheck.measures.collective_speed import Speed, gbps, slower_than_before, slowest
+from ddpcheck.measures.collective_speed import (
+    Speed,
+    gbps,
+    slower_than_before,
+    slowest,
+    slowest_ranks,
+)
 from ddpcheck.measures.words import listed, size
 
 ID = "collectives/low-bandwidth"
 # Smaller messages are a matter of latency.
 LEAST_BYTES = 1 << 20
 # gloo copies and adds on the CPU: measured 0.15 to 0.4 of what one loopback connection carries.
-LEAST_OF_LOOPBACK = 0.02
+LEAST_OF_LOOPBACK_RATIO = 0.02
 LOOPBACK_CHUNKS = 64
 
 
@@ -89,6 +95,11 @@ def summarize(facts: Mapping[int, Facts]) -> str:
     return f"{told}, of {size(large.size_bytes)} {gbps(large, world):.3g} GB/s bus bandwidth"
 
 
+def representatives(facts: Mapping[int, Facts]) -> set[int]:
+    """Return the slowest ranks, with which a later run is compared."""
+    return slowest_ranks({rank: own.speeds for rank, own in facts.items()})
+
+
 def _before(ctx: Context) -> tuple[Speed, ...]:
     """Return what the slowest ranks of an earlier run had; nothing of another number of ranks."""
     told = {rank: msgspec.convert(fact, Facts) for rank, fact in ctx.baseline.get(ID, {}).items()}
@@ -124,11 +135,11 @@ def _below_loopback(
         return
     best = max(large, key=lambda speed: gbps(speed, first.world_size))
     reached = gbps(best, first.world_size)
-    if reached < LEAST_OF_LOOPBACK * first.loopback_gbps:
+    if reached < LEAST_OF_LOOPBACK_RATIO * first.loopback_gbps:
         yield Finding(
             title="gloo is far slower than the loopback that it works through",
             message=f"{best.kind} reaches {reached:.3g} GB/s, one TCP connection "
-            f"{first.loopback_gbps:.3g}, limit {LEAST_OF_LOOPBACK:.0%} of it",
+            f"{first.loopback_gbps:.3g}, limit {LEAST_OF_LOOPBACK_RATIO:.0%} of it",
             fix="see what else runs on these cores, and how many cores each rank may use",
             ranks=tuple(sorted(facts)),
             severity=Severity.INFO,

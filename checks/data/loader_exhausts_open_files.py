@@ -53,7 +53,7 @@ class Observer:
         self._host = ctx.host
         self._open_count = 0
         watch = self._watch = LoaderWatch(SIGNS)
-        self.on_built, self.on_fed, self.on_raise = watch.on_built, watch.on_fed, watch.on_raise
+        self.on_built, self.on_asked, self.on_fed, _, self.on_raise = watch.handlers
 
     def on_batch(self, step: int, batch: object) -> None:
         """Count: the workers' pipes and the sockets to the other ranks are open by now."""
@@ -64,7 +64,7 @@ class Observer:
         """Return what was seen; raises Skip where no tensor is handed over as an open file."""
         loader = self._watch.seen()
         if loader is None:
-            raise Skip("the loader has no workers")
+            raise Skip(self._watch.absence)
         by_files = import_module("torch.multiprocessing").get_sharing_strategy() == BY_FILES
         if not (by_files or loader.failure):
             raise Skip("workers hand tensors over by name, not as open files")

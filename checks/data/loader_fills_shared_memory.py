@@ -53,7 +53,7 @@ class Observer:
         self._host = ctx.host
         self._space: Space | None = None
         watch = self._watch = LoaderWatch(SIGNS)
-        self.on_built, self.on_fed, self.on_batch, self.on_raise = watch.handlers
+        self.on_built, self.on_asked, self.on_fed, self.on_batch, self.on_raise = watch.handlers
 
     def on_placed(self, _module: object) -> None:
         """Look while no rank has begun: all of them meet in the wrapping, which comes next."""
@@ -63,7 +63,7 @@ class Observer:
         """Return what was seen; raises Skip where no worker needs shared memory."""
         loader = self._watch.seen()
         if loader is None:
-            raise Skip("the loader has no workers")
+            raise Skip(self._watch.absence)
         if self._space is None:
             raise Skip("this system has no /dev/shm")
         return Facts(

@@ -51,13 +51,12 @@ class Observer:
 
     def on_raise(self, _step: int, error: BaseException) -> None:
         """Note the file, if it is for want of one."""
-        from ddpcheck.watch.callsite import user_frame
+        from ddpcheck.watch.callsite import users_line_of
 
-        path, frame = missing_path(error), user_frame(error)
+        path = missing_path(error)
         if not path:
             return
-        location = Location(frame.filename, frame.lineno or 0, frame.name) if frame else None
-        self._facts = Facts(self._ctx.host, str(Path(path).absolute()), location)
+        self._facts = Facts(self._ctx.host, str(Path(path).absolute()), users_line_of(error))
         store = self._ctx.store
         number = store.add(ID, 1) if store is not None else KEPT_COUNT + 1
         if store is not None and number <= KEPT_COUNT:

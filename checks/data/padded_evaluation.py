@@ -19,7 +19,7 @@ import msgspec
 
 from ddpcheck.check import Context
 from ddpcheck.finding import Confidence, Finding, Location, Severity
-from ddpcheck.measures.words import listed
+from ddpcheck.measures.words import counted, listed
 
 if TYPE_CHECKING:
     from ddpcheck.watch.feeds import Feed
@@ -49,6 +49,8 @@ class Observer:
         self._trained: set[int] = set()
         self._passes: dict[int, Pass] = {}
         self._fed: Feed | None = None
+        self._chosen: Feed | None = None
+        self._trimmed: set[int] = set()
 
     def on_epoch(self, feed: Feed) -> None:
         """Begin to count."""
@@ -59,6 +61,7 @@ class Observer:
         """Count the samples of a batch, or the one sample where they come one by one."""
         count = len(indices) if isinstance(indices, list | tuple) else 1
         self._taken[feed.number] += count
+        self._chosen = feed
 
     def on_fed(self, feed: Feed) -> None:
         """Note whose batch may be trained on."""
@@ -73,6 +76,17 @@ class Observer:
         if self._fed is not None:
             self._trained.add(self._fed.number)
 
+    def on_called(self, _call: object) -> None:
+        """Note whether accelerate gathers, and drops what came twice."""
+        from ddpcheck.watch.callsite import is_inside
+
+        # Of the training, with a collective in each step, nobody needs to know.
+        number = self._chosen.number if self._chosen is not None else None
+        if number is None or number in self._trained or number in self._trimmed:
+            return
+        if is_inside("gather_for_metrics", "accelerate"):
+            self._trimmed.add(number)
+
     def on_drained(self, feed: Feed) -> None:
         """Keep what came to its end and was not trained on."""
         if feed.is_shared and feed.samples and feed.number not in self._trained:
@@ -83,7 +97,8 @@ class Observer:
     def facts(self) -> Facts:
         """Return the evaluations; raises Skip where no script is watched."""
         self._ctx.require_watch()
-        return Facts(tuple(self._passes[number] for number in sorted(self._passes)))
+        told = sorted(self._passes.keys() - self._trimmed)
+        return Facts(tuple(self._passes[number] for number in told))
 
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:
@@ -112,8 +127,8 @@ def _finding(ranks: Mapping[int, Pass]) -> Finding:
     first = ranks[min(ranks)]
     counts = listed(f"rank {rank}: {each.taken}" for rank, each in ranks.items())
     return Finding(
-        title=f"an evaluation counts {_twice(ranks)} samples twice",
-        message=f"the dataset has {first.samples} samples, the ranks' parts together "
+        title=f"an evaluation counts {counted(_twice(ranks), 'sample')} twice",
+        message=f"the dataset has {counted(first.samples, 'sample')}, the ranks' parts together "
         f"{first.samples + _twice(ranks)} ({counts}): the first ones are repeated, unless the "
         "script drops them before it averages",
         fix="drop what is beyond the length of the dataset after gathering, or give each rank "

@@ -15,7 +15,6 @@ What to do
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -23,9 +22,6 @@ from ddpcheck.check import Context, Skip
 from ddpcheck.finding import Confidence, Finding, Location
 from ddpcheck.measures.peers import grouped
 from ddpcheck.measures.words import listed
-
-if TYPE_CHECKING:
-    from ddpcheck.target.live import Trained
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -44,37 +40,29 @@ class Facts(msgspec.Struct, frozen=True):
 
 
 class Observer:
-    """Counts forward and backward passes."""
+    """Notes whether ranks may end one by one, and whether they do."""
 
     def __init__(self, ctx: Context) -> None:
+        from ddpcheck.watch.passes import StepPasses
+
         self._ctx = ctx
-        self._live: Trained | None = None
+        self._passes = StepPasses()
+        self.parts = (self._passes,)
         self._facts = Facts(0, 0, has_ended=False)
-
-    def on_built(self, live: Trained) -> None:
-        """Remember who trains together: at the end of the script there may be no group."""
-        from ddpcheck.watch.replicas import group_of
-
-        self._live = live
-        self._change(group=group_of(live.ddp) if live.ddp is not None else ())
-
-    def on_inputs(self, _step: int, _inputs: object) -> None:
-        """Count a forward pass."""
-        self._change(forwards=self._facts.forwards + 1)
 
     def on_fed(self, _feed: object) -> None:
         """Note that a DataLoader has the data."""
         self._change(has_loader=True)
 
     def on_loss(self, _step: int, _loss: object) -> None:
-        """Count a backward pass."""
+        """Note the line of the backward pass, and whether it is inside of join()."""
         from ddpcheck.watch.callsite import users_line
         from ddpcheck.watch.replicas import allows_uneven
 
-        if self._live is None or self._live.ddp is None:
-            return
-        joins = self._facts.joins or allows_uneven(self._live.ddp)
-        self._change(backwards=self._facts.backwards + 1, joins=joins, location=users_line())
+        ddp = self._passes.ddp
+        if ddp is not None:
+            joins = self._facts.joins or allows_uneven(ddp)
+            self._change(joins=joins, location=users_line())
 
     def on_ended(self) -> None:
         """Note that the script came to its end."""
@@ -83,8 +71,10 @@ class Observer:
     def facts(self) -> Facts:
         """Return the counts; raises Skip where no script is watched."""
         self._ctx.require_watch()
-        if not self._facts.group:
+        if not self._passes.group:
             raise Skip("no model was trained through DistributedDataParallel")
+        every = self._passes.total
+        self._change(forwards=every.forward, backwards=every.backward, group=self._passes.group)
         return self._facts
 
     def _change(self, **fields: object) -> None:

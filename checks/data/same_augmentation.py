@@ -7,9 +7,10 @@ Why it matters
     rank's own.
 
 What to do
-    Once the model is made, seed each rank for itself: torch.manual_seed(seed + rank), and the same
-    for random and numpy.random where they are used. Samplers and splits keep a seed common to all:
-    give them a generator of their own.
+    Once the model is made, seed each rank for itself: torch.manual_seed(seed + rank), the same for
+    random and numpy.random where they are used, and a generator that the dataset keeps, which each
+    worker has a copy of (worker_init_fn). Samplers and splits keep a seed common to all: give them
+    a generator of their own.
 """
 
 from __future__ import annotations
@@ -29,9 +30,10 @@ if TYPE_CHECKING:
     from ddpcheck.target.live import Trained
 
 CALLS = {
-    "torch": "torch.manual_seed",
-    "random": "random.seed",
-    "numpy": "numpy.random.seed",
+    "torch": "torch.manual_seed(seed + rank)",
+    "random": "random.seed(seed + rank)",
+    "numpy": "numpy.random.seed(seed + rank)",
+    "the dataset's own": "the generator that the dataset keeps by seed + rank",
 }
 
 
@@ -103,7 +105,7 @@ def _finding(same: Alike, own: Facts) -> Finding:
         message += (
             ": fewer draws than samples, which may be a choice for the whole batch that ranks share"
         )
-    calls = listed(f"{CALLS[kind]}(seed + rank)" for kind in same.kinds)
+    calls = listed(CALLS[kind] for kind in same.kinds)
     return Finding(
         title=f"{len(same.ranks)} ranks draw the same random numbers for different samples",
         message=message,

@@ -1,20 +1,19 @@
 """Ranks split one dataset in different ways.
 
 Why it matters
-    random_split draws from the random number generator, and so does a permutation of which Subsets
-    are made. Where ranks have seeds of their own, each rank has a validation part of its own, and
-    the others train on it: the validation looks too good, and nothing says so.
+    random_split draws from a random number generator, and so does a permutation by which a script
+    cuts its indices, tensors or files in two. Where ranks have seeds of their own, each validates
+    on a part of its own, and the others train on it: it looks too good, and nothing says so.
 
 What to do
-    Give random_split, or torch.randperm, a generator of one seed:
-    generator=torch.Generator().manual_seed(42), on every rank. Seeds for augmentation may go on to
-    differ.
+    Draw the split from a generator of its own, with one seed on every rank: random_split and
+    torch.randperm take torch.Generator().manual_seed(42), NumPy has numpy.random.default_rng(42),
+    Python random.Random(42). Seeds for augmentation may go on to differ.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import combinations
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -22,6 +21,9 @@ import msgspec
 from ddpcheck.check import Context
 from ddpcheck.finding import Confidence, Finding, Location, Severity
 from ddpcheck.measures.digests import short_digest
+from ddpcheck.measures.held_out import Mixed, Seen, mixed
+from ddpcheck.measures.parts import Split, apart, are_mixed
+from ddpcheck.measures.peers import grouped
 from ddpcheck.measures.sketch import minority
 from ddpcheck.measures.words import spans
 
@@ -29,42 +31,35 @@ if TYPE_CHECKING:
     from ddpcheck.watch.feeds import Feed
     from ddpcheck.watch.subsets import Parts
 
-
-class Split(msgspec.Struct, frozen=True):
-    """One split: the dataset's length, those of its parts, a digest of which samples are where.
-
-    ``is_shared`` is whether a DistributedSampler cuts one of the parts up between the ranks: then
-    they mean to have the same one. ``samples`` are some of each part, the same ones of the dataset
-    on each rank, where the parts are Subsets of the script's own.
-    """
-
-    total: int
-    lengths: tuple[int, ...]
-    digest: str
-    location: Location | None = None
-    is_shared: bool = False
-    samples: tuple[tuple[int, ...], ...] = ()
+ONE_SEED = (
+    "draw the split from a generator of its own, with the same seed on every rank: "
+    "torch.Generator().manual_seed(42), numpy.random.default_rng(42) or random.Random(42)"
+)
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """A rank's splits by random_split, and those by Subsets of its own, each in order."""
+    """A rank's splits by random_split, those by Subsets of its own, and samples that it has seen."""
 
     splits: tuple[Split, ...]
     own: tuple[Split, ...] = ()
+    seen: Seen = Seen()
 
 
 class Observer:
     """Notes each random_split, the script's own Subsets, and which parts are loaded by shares."""
 
     def __init__(self, ctx: Context) -> None:
+        from ddpcheck.watch.rows import Rows
         from ddpcheck.watch.subsets import Subsets
 
         self._ctx = ctx
         self._splits: list[Split] = []
-        self._parts: list[set[int]] = []
+        self._made: list[set[int]] = []
         self._shared: set[int] = set()
         self._subsets = Subsets()
         self.on_chosen = self._subsets.add
+        self._rows = Rows()
+        self.parts = (self._rows,)
 
     def on_split(self, dataset: Any, parts: Any, location: Location | None) -> None:
         """Note which samples went where."""
@@ -72,7 +67,7 @@ class Observer:
         indices = [list(part.indices) for part in parts]
         lengths = tuple(map(len, indices))
         self._splits.append(Split(len(dataset), lengths, short_digest(repr(indices)), location))
-        self._parts.append({id(part) for part in parts})
+        self._made.append({id(part) for part in parts})
 
     def on_epoch(self, feed: Feed) -> None:
         """Note that a part is loaded by shares."""
@@ -82,9 +77,10 @@ class Observer:
     def facts(self) -> Facts:
         """Return the splits; raises Skip where no script is watched."""
         self._ctx.require_watch()
-        pairs = zip(self._splits, self._parts, strict=True)
+        pairs = zip(self._splits, self._made, strict=True)
         told = (msgspec.structs.replace(s, is_shared=self._is_shared(ids)) for s, ids in pairs)
-        return Facts(tuple(told), tuple(map(self._own_split, self._subsets.parts())))
+        own = tuple(map(self._own_split, self._subsets.parts()))
+        return Facts(tuple(told), own, self._rows.seen())
 
     def _is_shared(self, parts: Iterable[int]) -> bool:
         return not self._shared.isdisjoint(parts)
@@ -100,27 +96,34 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
     Without a DistributedSampler on a part, ranks may have datasets of their own. Subsets of the
     script's own may be shares: then no rank has a sample in one part that another has in another.
     """
-    drawn = _apart({rank: own.splits for rank, own in facts.items()})
-    own = _apart({rank: own.own for rank, own in facts.items()})
-    return [
+    drawn = apart({rank: own.splits for rank, own in facts.items()})
+    own = apart({rank: own.own for rank, own in facts.items()})
+    found = [
         *(_finding(splits, "random_split gives") for splits in drawn),
-        *(_finding(each, "Subsets give") for each in own if _are_mixed(each.values())),
+        *(_finding(each, "Subsets give") for each in own if are_mixed(each.values())),
     ]
+    if any(each.severity is Severity.ERROR for each in found):
+        return found
+    return _by_samples(facts, found[0].location if found else None) or found
 
 
-def _apart(splits: Mapping[int, Sequence[Split]]) -> Iterator[dict[int, Split]]:
-    """Yield those that are not the same on all ranks, though they have the same lengths."""
-    for at in range(min(map(len, splits.values()), default=0)):
-        told = {rank: splits[rank][at] for rank in sorted(splits)}
-        alike = len({(each.total, each.lengths) for each in told.values()}) == 1
-        if alike and len({each.digest for each in told.values()}) > 1:
-            yield told
+def _by_samples(facts: Mapping[int, Facts], place: Location | None) -> list[Finding]:
+    """Return a finding for each group of ranks that train on what others of it hold out."""
+    groups = grouped({rank: own.seen.group for rank, own in facts.items() if own.seen.group})
+    every = [{rank: facts[rank].seen for rank in ranks} for ranks in groups.values()]
+    return [_of_samples(tuple(seen), found, place) for seen in every if (found := mixed(seen))]
 
 
-def _are_mixed(splits: Collection[Split]) -> bool:
-    """Return whether a sample is in one part of one rank's, and in another part of another's."""
-    parts = [set().union(*each) for each in zip(*(own.samples for own in splits), strict=True)]
-    return any(not a.isdisjoint(b) for a, b in combinations(parts, 2))
+def _of_samples(ranks: tuple[int, ...], found: Mixed, place: Location | None) -> Finding:
+    return Finding(
+        title="ranks train on what other ranks hold out",
+        message=f"of {found.compared} samples that ranks iterate over without training on them, "
+        f"others train on {found.count}: each rank has split the dataset in its own way",
+        fix=ONE_SEED,
+        ranks=ranks,
+        confidence=Confidence.HIGH,
+        location=place or found.location,
+    )
 
 
 def summarize(facts: Mapping[int, Facts]) -> str:
@@ -139,8 +142,7 @@ def _finding(splits: Mapping[int, Split], who: str) -> Finding:
         message=f"of {first.total} samples, parts of {sizes}: rank {spans(odd)} has other samples in "
         "them than the rest: what one rank validates on, others train on"
         + ("" if is_shared else ", unless each rank has a dataset of its own"),
-        fix="draw the split with generator=torch.Generator().manual_seed(42), the same seed on "
-        "every rank",
+        fix=ONE_SEED,
         ranks=tuple(sorted(splits)),
         severity=Severity.ERROR if is_shared else Severity.INFO,
         confidence=Confidence.HIGH if is_shared else Confidence.LOW,

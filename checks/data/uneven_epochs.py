@@ -1,9 +1,9 @@
 """Ranks have different numbers of batches in an epoch.
 
 Why it matters
-    Every backward pass of DistributedDataParallel waits for all ranks. A rank that runs out of
-    batches first goes on to its next epoch, whose gradients are averaged with those of another's
-    last batches, or leaves; at the end somebody waits for ever.
+    Every backward pass of DistributedDataParallel waits for all ranks. A rank that runs out first
+    goes on to its next epoch, whose gradients are averaged with those of another's last batches,
+    or to another collective, or leaves; at the end gloo breaks it off, or somebody waits for ever.
 
 What to do
     Give every rank as many batches: a DistributedSampler, drop_last=True, shards of one length;
@@ -13,7 +13,7 @@ What to do
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -54,6 +54,8 @@ class Facts(msgspec.Struct, frozen=True):
 
 class Observer:
     """Counts the batches of each loader, epoch by epoch."""
+
+    is_kept = True
 
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
@@ -106,45 +108,43 @@ class Observer:
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:
     """Return a finding for the first epoch that some ranks ended with fewer batches than others."""
     groups = sorted({own.group for own in facts.values() if not own.joins})
-    members = ({rank: facts[rank] for rank in group if rank in facts} for group in groups)
-    alike = (own for own in members if len({len(each.feeds) for each in own.values()}) == 1)
-    return [finding for own in alike for finding in _of_group(own)]
+    return [f for group in groups for f in _of_group({r: facts[r] for r in group if r in facts})]
 
 
 def summarize(facts: Mapping[int, Facts]) -> str:
     """Return how many epochs came to their end."""
-    own = next(iter(facts.values()))
-    over = sum(epoch.is_over for feed in own.feeds for epoch in feed.epochs)
+    over = sum(epoch.is_over for feed in next(iter(facts.values())).feeds for epoch in feed.epochs)
     return f"{over} epochs came to their end"
 
 
 def _of_group(facts: Mapping[int, Facts]) -> list[Finding]:
-    for at, _ in enumerate(facts[min(facts)].feeds):
-        feeds = {rank: own.feeds[at] for rank, own in facts.items()}
-        by_steps = any(feed.cycles for feed in feeds.values())
-        for number in range(0 if by_steps else min(len(feed.epochs) for feed in feeds.values())):
-            epochs = {rank: feed.epochs[number] for rank, feed in feeds.items()}
+    # Who is through with its epoch may be in another loader already, of its evaluation.
+    enough = any if len({len(own.feeds) for own in facts.values()}) == 1 else all
+    for abreast in zip(*(own.feeds for own in facts.values()), strict=False):
+        if enough is all and len({feed.location for feed in abreast}) > 1:
+            return []
+        count = 0 if any(feed.cycles for feed in abreast) else min(len(f.epochs) for f in abreast)
+        for number in range(count):
+            epochs = {r: f.epochs[number] for r, f in zip(facts, abreast, strict=True)}
             most = max(each.batches for each in epochs.values())
             # One that is not over may have more to come.
             short = [r for r, each in epochs.items() if each.is_over and each.batches < most]
-            if short and any(each.is_trained for each in epochs.values()):
-                return [_finding(short, number, epochs, feeds[min(short)].location)]
+            if short and enough(each.is_trained for each in epochs.values()):
+                return [_finding(tuple(short), number, epochs, abreast[0].location)]
     return []
 
 
 def _finding(
-    short: list[int], number: int, epochs: Mapping[int, Any], location: Location | None
+    short: tuple[int, ...], number: int, epochs: Mapping[int, Epoch], at: Location | None
 ) -> Finding:
-    counts = listed(
-        f"rank {rank}: {each.batches}{'' if each.is_over else ' and on'}"
-        for rank, each in sorted(epochs.items())
-    )
+    ends = {True: "", False: " and on"}
+    counts = listed(f"rank {r}: {e.batches}{ends[e.is_over]}" for r, e in epochs.items())
     return Finding(
         title=f"ranks have different numbers of batches in epoch {number}",
         message=f"batches by rank: {counts}; backward passes pair off wrongly from there",
         fix="give every rank as many batches (DistributedSampler, drop_last=True, shards of one "
         "length), or train inside of model.join()",
-        ranks=tuple(sorted(short)),
+        ranks=short,
         confidence=Confidence.HIGH,
-        location=location,
+        location=at,
     )

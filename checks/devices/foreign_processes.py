@@ -10,6 +10,7 @@ What to do
     torch.cuda.set_device(LOCAL_RANK) before anything else touches CUDA.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -69,7 +70,10 @@ def probe(ctx: Context) -> Facts:
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:
     """Return a finding for others' processes, for ranks on others' GPUs, and for lost memory."""
     others = {r: _told(found) for r, found in sorted(_strangers(facts).items()) if found}
-    unnamed = {r: _unnamed(own, facts) for r, own in sorted(facts.items()) if r not in others}
+    on_gpu = Counter(own.uuid for own in facts.values())
+    unnamed = {
+        r: _unnamed(own, on_gpu[own.uuid]) for r, own in sorted(facts.items()) if r not in others
+    }
     return [
         *_finding(facts, others, "other processes are on a rank's GPU", END),
         *_finding(facts, dict(_visitors(facts)), "a rank holds a context on another's GPU", BIND),
@@ -111,10 +115,9 @@ def _visitors(facts: Mapping[int, Facts]) -> Iterator[tuple[int, str]]:
             yield rank, f"works on {own.uuid}, is also on {', '.join(sorted(elsewhere))}"
 
 
-def _unnamed(own: Facts, facts: Mapping[int, Facts]) -> str:
+def _unnamed(own: Facts, ranks: int) -> str:
     if own.total_bytes is None or own.used_bytes is None:
         return ""
-    ranks = sum(other.uuid == own.uuid for other in facts.values())
     named = sum(process.used_bytes or 0 for process in own.processes or ())
     left = own.used_bytes - max(named, CONTEXT_BYTES * ranks)
     if left <= own.total_bytes * USED_BY_OTHERS_RATIO:

@@ -101,11 +101,12 @@ def _behind(facts: Mapping[int, Facts]) -> Iterator[tuple[int, int, bool]]:
     for hosts in kinds.values():
         everywhere = [facts[rank] for ranks in hosts.values() for rank in ranks]
         switched = any(own.switched for own in everywhere)
+        due = _due(everywhere, len(hosts))
         for ranks in hosts.values():
             # Of a host of several GPUs, a virtual machine may have one, without its links.
             is_part = len(ranks) == 1 and not facts[ranks[0]].up
             among_all = switched and not is_part
-            most = _due(everywhere, len(hosts)) if among_all else max(facts[r].up for r in ranks)
+            most = due if among_all else max(facts[r].up for r in ranks)
             yield from ((rank, most, among_all) for rank in ranks if facts[rank].up < most)
 
 

@@ -20,75 +20,53 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ddpcheck.check import Context, Skip
-from ddpcheck.finding import Confidence, Finding, Severity
+from ddpcheck.finding import Confidence, Finding, Location, Severity
+from ddpcheck.measures.passes import Passes
 from ddpcheck.measures.peers import grouped
 from ddpcheck.measures.words import spans
 
 if TYPE_CHECKING:
     from ddpcheck.target.live import Trained
 
-KEPT_STEPS = 2000
-
-
-class Passes(msgspec.Struct, frozen=True, array_like=True):
-    """What one step of the optimizer took: batches, forward passes of training, and backward."""
-
-    batches: int = 0
-    forward: int = 0
-    backward: int = 0
-
 
 class Facts(msgspec.Struct, frozen=True):
-    """A rank's steps; ``group`` are the ranks of its DDP, ``broadcasts`` whether it has buffers."""
+    """A rank's steps; ``group`` are the ranks of its DDP, ``broadcasts`` whether it has buffers.
+
+    ``left_out`` is where it made the first forward pass that it left out.
+    """
 
     steps: tuple[Passes, ...]
     group: tuple[int, ...] = ()
     broadcasts: bool = False
+    left_out: Location | None = None
 
 
 class Observer:
     """Counts passes between the steps of the optimizer."""
 
     def __init__(self, ctx: Context) -> None:
+        from ddpcheck.watch.forwards import Forwards
+        from ddpcheck.watch.passes import StepPasses
+
         self._ctx = ctx
-        self._group: tuple[int, ...] = ()
+        self._forwards = Forwards()
+        self._passes = StepPasses(self._forwards)
+        self.parts = (self._passes,)
         self._broadcasts = False
-        self.steps: list[Passes] = []
-        self._now = Passes()
 
     def on_built(self, live: Trained) -> None:
-        """Remember who trains together: at the end of the script there may be no group."""
-        from ddpcheck.watch.replicas import group_of
-
+        """Note whether the forward passes broadcast buffers."""
         if live.ddp is not None:
-            self._group = group_of(live.ddp)
             buffer = next(live.module.buffers(), None)
             self._broadcasts = bool(live.ddp.broadcast_buffers and buffer is not None)
-
-    def on_batch(self, _step: int, _batch: object) -> None:
-        """Count a batch."""
-        self._now = msgspec.structs.replace(self._now, batches=self._now.batches + 1)
-
-    def on_inputs(self, _step: int, _inputs: object) -> None:
-        """Count a forward pass."""
-        self._now = msgspec.structs.replace(self._now, forward=self._now.forward + 1)
-
-    def on_loss(self, _step: int, _loss: object) -> None:
-        """Count a backward pass."""
-        self._now = msgspec.structs.replace(self._now, backward=self._now.backward + 1)
-
-    def on_step(self, _step: int) -> None:
-        """Begin another step."""
-        if len(self.steps) < KEPT_STEPS:
-            self.steps.append(self._now)
-        self._now = Passes()
 
     def facts(self) -> Facts:
         """Return the counts; raises Skip where no script trains through DDP."""
         self._ctx.require_watch()
-        if not self._group:
+        if not self._passes.group:
             raise Skip("no model was trained through DistributedDataParallel")
-        return Facts(tuple(self.steps), self._group, self._broadcasts)
+        seen, place = self._passes, self._forwards.first_left_out
+        return Facts(tuple(seen.steps), seen.group, self._broadcasts, place)
 
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:
@@ -104,15 +82,22 @@ def summarize(facts: Mapping[int, Facts]) -> str:
 
 
 def _first_unlike(facts: Mapping[int, Facts]) -> Finding | None:
+    """Return the first step that does harm, or the first one that is unlike."""
+    found: Finding | None = None
     for step in range(min(len(own.steps) for own in facts.values())):
         passes = {rank: own.steps[step] for rank, own in facts.items()}
+        if any(each.forward < each.backward for each in passes.values()):
+            return found  # another model is trained as well: whose step it is, is not known
         # Ranks may accumulate other numbers of backward passes: each has its forward pass.
         left_over = {rank: own.forward - own.backward for rank, own in passes.items()}
         more = tuple(r for r, count in left_over.items() if count > min(left_over.values()))
         if more:
             rest = tuple(rank for rank in left_over if rank not in more)
-            return _finding(step, passes, min(more, rest, key=len), facts)
-    return None
+            one = _finding(step, passes, min(more, rest, key=len), facts)
+            found = found or one
+            if one.severity is Severity.ERROR:
+                return one
+    return found
 
 
 def _finding(
@@ -121,7 +106,8 @@ def _finding(
     own, rest = passes[odd[0]], next((p for r, p in passes.items() if r not in odd), None)
     others = f", the others {_told(rest)}" if rest is not None else ""
     # A look at the model on one rank takes no batch, and harms nobody without buffers.
-    is_skip = len({each.batches for each in passes.values()}) > 1
+    told = passes.values()
+    is_skip = len({each.batches for each in told}) > 1 or len({each.left_out for each in told}) > 1
     harmful = is_skip or any(each.broadcasts for each in facts.values())
     return Finding(
         title=f"rank {spans(odd)} makes other passes than the rest in step {step}",
@@ -133,11 +119,10 @@ def _finding(
         ranks=odd,
         severity=Severity.ERROR if harmful else Severity.INFO,
         confidence=Confidence.HIGH if harmful else Confidence.MEDIUM,
+        location=facts[odd[0]].left_out if is_skip else None,
     )
 
 
 def _told(passes: Passes) -> str:
-    return (
-        f"took {passes.batches} batches, {passes.forward} forward and {passes.backward} backward "
-        "passes"
-    )
+    batches = f"took {passes.batches} batches, " if passes.batches else "made "
+    return f"{batches}{passes.forward} forward and {passes.backward} backward passes"

@@ -9,7 +9,8 @@ Why it matters
 What to do
     Sum (reduction="sum"), all-reduce the number of valid targets of the step, and backpropagate
     sum * world_size / number, as DDP divides by the world size. Means that are weighted in such a
-    way are known by the gradient that comes to them. Not seen: means within compiled functions.
+    way are known by the gradient that comes to them. Not seen: means within compiled functions,
+    and gradients that are averaged without DDP in several parts (buckets).
 """
 
 from __future__ import annotations
@@ -22,9 +23,8 @@ import msgspec
 
 from ddpcheck.check import Context, Skip
 from ddpcheck.finding import Confidence, Finding, Location, Severity
-from ddpcheck.measures.means import Mean, are_masked_at_random, misplaced_share
+from ddpcheck.measures.means import Mean, are_masked_at_random, in_words, misplaced_share
 from ddpcheck.measures.peers import grouped
-from ddpcheck.measures.words import listed
 
 if TYPE_CHECKING:
     from ddpcheck.target.live import Trained
@@ -38,7 +38,7 @@ MISPLACED_RATIO = 0.05
 class Facts(msgspec.Struct, frozen=True):
     """A rank's means that were backpropagated, and their lines; ``group`` averages gradients.
 
-    ``own_hook`` is whether it does so by a communication hook of the script's own.
+    ``own_hook`` is whether a hook of the script's own, on DDP or a tensor, may weigh them.
     """
 
     means: tuple[Mean, ...]
@@ -52,11 +52,12 @@ class Observer:
 
     def __init__(self, ctx: Context) -> None:
         from ddpcheck.watch.means import Means
+        from ddpcheck.watch.weighings import Weighings
 
         self._ctx = ctx
         self._group: tuple[int, ...] = ()
-        self._means = Means()
-        self.parts = (self._means,)
+        self._means, self._weighings = Means(), Weighings()
+        self.parts = (self._means, self._weighings)
 
     def on_built(self, live: Trained) -> None:
         """Remember who trains together: at the end of the script there may be no group."""
@@ -73,20 +74,21 @@ class Observer:
     def facts(self) -> Facts:
         """Return the counts; raises Skip where there is nothing that ranks could average."""
         self._ctx.require_watch()
-        if not self._group:
-            raise Skip("no model was trained through DistributedDataParallel or fully_shard")
-        means = self._means.read()
+        group = self._group or self._weighings.group
+        if not group:
+            raise Skip("no gradients were averaged by DDP, fully_shard or an all_reduce")
+        means = self._means.read(self._weighings, by_hand=not self._group)
         if not means:
             raise Skip("no mean over targets was backpropagated")
-        return Facts(means, self._means.lines, self._group, self._means.has_own_hook())
+        has_own_hook = self._weighings.has_hook or self._means.has_own_hook()
+        return Facts(means, self._means.lines, group, has_own_hook)
 
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:
     """Return a finding for each line whose means ranks take over different numbers of targets."""
-    groups = grouped({rank: own.group for rank, own in facts.items()})
-    own_hook = any(own.own_hook for own in facts.values())
-    lines = (each for ranks in groups.values() for each in _by_line({r: facts[r] for r in ranks}))
-    found = (_judged(*line, own_hook=own_hook) for line in lines)
+    groups = grouped({rank: own.group for rank, own in facts.items()}).values()
+    own = [{rank: facts[rank] for rank in ranks} for ranks in groups]
+    found = (_judged(*line, each) for each in own for line in _by_line(each))
     return [finding for finding in found if finding is not None]
 
 
@@ -104,9 +106,8 @@ def _by_line(facts: Mapping[int, Facts]) -> Iterator[tuple[Location | None, list
         rank: {(own.lines[m.line], m.number, m.step): m for m in own.means}
         for rank, own in facts.items()
     }
-    own = facts[min(facts)]
     common = [key for key in told[min(told)] if all(key in each for each in told.values())]
-    for location in own.lines:
+    for location in facts[min(facts)].lines:
         means: dict[int, Moments] = {}
         for key in (each for each in common if each[0] == location):
             moment = {rank: each[key] for rank, each in told.items()}
@@ -114,7 +115,9 @@ def _by_line(facts: Mapping[int, Facts]) -> Iterator[tuple[Location | None, list
         yield location, list(means.values())
 
 
-def _judged(location: Location | None, means: list[Moments], *, own_hook: bool) -> Finding | None:
+def _judged(
+    location: Location | None, means: list[Moments], facts: Mapping[int, Facts]
+) -> Finding | None:
     """Judge the mean of a line whose weights are displaced the most, typically."""
     shares = [[misplaced_share(list(each.values())) for each in moments] for moments in means]
     found = [
@@ -126,25 +129,22 @@ def _judged(location: Location | None, means: list[Moments], *, own_hook: bool) 
         return None
     typical, at, worst = max(found, key=lambda each: each[:2])
     # A last batch that is smaller on one rank is no matter; a hook may weigh what DDP does not.
+    own_hook = any(own.own_hook for own in facts.values())
     is_usual = typical >= MISPLACED_RATIO and not own_hook
-    of = {rank: "" if mean.by_hand else f" of {mean.targets}" for rank, mean in worst.items()}
-    told = listed(f"{m.counted}{of[rank]} on rank {rank}" for rank, m in worst.items())
-    step = worst[min(worst)].step
+    counted = {str(rank): mean.counted for rank, mean in sorted(worst.items())}
+    step, made_at = worst[min(worst)].step, worst[min(worst)].made_at
     return Finding(
         title="ranks average their loss over different numbers of targets"
         + ("" if typical >= MISPLACED_RATIO else f" in step {step}"),
-        message=f"the mean is over {told} targets in step {step}, where {at:.0%} of the weight lies "
-        f"on other targets than in one mean over all of them; in a typical step {typical:.0%}, "
-        f"limit {MISPLACED_RATIO:.0%}"
-        + ("; unless the communication hook of the script's own weighs them" if own_hook else ""),
+        message=f"the mean is over {in_words(worst)} in step {step}, where {at:.0%} of the weight lies "
+        f"elsewhere than in one mean over all; in a typical step {typical:.0%}, limit "
+        f"{MISPLACED_RATIO:.0%}"
+        + ("; unless a hook of the script's own weighs them" if own_hook else ""),
         fix='sum with reduction="sum", and backpropagate sum * world_size / the number of valid '
-        "targets of all ranks (all-reduced): DDP takes the mean of the ranks' means",
+        "targets of all ranks (all-reduced): the average of the ranks is divided by world_size",
         ranks=tuple(sorted(worst)),
         severity=Severity.WARNING if is_usual else Severity.INFO,
         confidence=Confidence.HIGH if is_usual else Confidence.MEDIUM,
-        location=location,
-        evidence={
-            "misplaced_share": typical,
-            "counted": {str(rank): mean.counted for rank, mean in sorted(worst.items())},
-        },
+        location=location if made_at is None else facts[min(worst)].lines[made_at],
+        evidence={"misplaced_share": typical, "counted": counted},
     )

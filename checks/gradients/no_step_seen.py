@@ -20,12 +20,16 @@ from ddpcheck.check import Context
 from ddpcheck.finding import Confidence, Finding, Severity
 from ddpcheck.measures.words import spans
 
+# Another rank's first step needs nobody else, as where gradients are not averaged yet.
+LEAST_STEPS = 2
+
 
 class Facts(msgspec.Struct, frozen=True):
-    """How many steps were seen, and whether the training raised: then that is told."""
+    """How many steps were seen, whether the training raised, and whether the script has ended."""
 
     steps: int
     raised: bool = False
+    ended: bool = False
 
 
 class Observer:
@@ -43,14 +47,23 @@ class Observer:
         """Note that something else has gone wrong."""
         self._facts = Facts(self._facts.steps, raised=True)
 
+    def on_ended(self) -> None:
+        """Note that no step will come any more."""
+        self._facts = msgspec.structs.replace(self._facts, ended=True)
+
     def facts(self) -> Facts:
         """Return what was seen."""
         return self._facts
 
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:
-    """Return a finding for the ranks that made no step, unless one of them raised."""
-    idle = [rank for rank, own in sorted(facts.items()) if not own.steps]
+    """Return a finding for the ranks that made no step, unless one of them raised.
+
+    Who stands still before its first step, as others do, is told of by where it stands.
+    """
+    others_step = max(own.steps for own in facts.values()) >= LEAST_STEPS
+    none = [rank for rank, own in sorted(facts.items()) if not own.steps]
+    idle = [rank for rank in none if facts[rank].ended or others_step]
     if not idle or any(own.raised for own in facts.values()):
         return []
     everywhere = len(idle) == len(facts)

@@ -6,33 +6,30 @@ Why it matters
 
 What to do
     Run forward through the wrapped model, never through ``.module``. Wrap after the last change to
-    ``requires_grad`` and to the modules. Load a checkpoint on every rank, before wrapping. Step the
-    optimizer only after a backward pass that was not in ``no_sync``.
+    ``requires_grad`` and to the modules. Load a checkpoint on every rank, before wrapping. Step
+    the optimizer only after a backward pass that was not in ``no_sync``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from ddpcheck.check import Context, Skip
 from ddpcheck.finding import Confidence, Finding, Severity
+from ddpcheck.measures.by_hand import Unwrapped, found_without_ddp
 from ddpcheck.measures.deeds import UNKNOWN_FIX, Deed, cause_of
-from ddpcheck.measures.drift import Drift, first_drift
+from ddpcheck.measures.drift import ROUNDING_UNITS, Drift, first_drift, odd_ones
 from ddpcheck.measures.moments import Moments
 from ddpcheck.measures.peers import grouped
 from ddpcheck.measures.sketch import Sketch
 
 if TYPE_CHECKING:
-    import torch
-
     from ddpcheck.target.live import Trained
     from ddpcheck.watch.replicas import Replica
 
-# Replicas are equal bit by bit; where kernels are not deterministic, but for some last places.
-ROUNDING_UNITS = 1.0
 GRADIENT_STEPS = 2  # a gradient that misses a bucket in one step raises in the next
 
 
@@ -53,18 +50,19 @@ class Facts(msgspec.Struct, frozen=True):
     norms: tuple[str, ...] = ()
     deeds: tuple[Deed, ...] = ()
     apart_by_design: bool = False
+    unwrapped: Unwrapped = Unwrapped()
 
 
 class Observer:
     """Sketches parameters before and after, and the gradients of the first steps."""
 
     def __init__(self, ctx: Context) -> None:
+        from ddpcheck.watch.by_hand import ByHand
         from ddpcheck.watch.deeds import Deeds
 
-        self._deeds = Deeds()
-        self.parts = (self._deeds,) if ctx.watches else ()
+        self._deeds, self._by_hand = Deeds(), ByHand()
+        self.parts = (self._deeds, self._by_hand) if ctx.watches else ()
         self._group = () if ctx.watches else tuple(range(ctx.world_size))
-        self._live: Trained | None = None
         self._unit = 0.0
         self._before: dict[str, Sketch] = {}
         self._gradients: list[dict[str, Sketch]] = []
@@ -75,17 +73,18 @@ class Observer:
         """Sketch the parameters that training starts from."""
         from ddpcheck.watch.replicas import Replica, coarsest_unit, group_of
 
-        self._live = live
         if live.ddp is not None:
             self._group = group_of(live.ddp)
         self._unit = coarsest_unit(live.module)
-        self._before = self._sketch(lambda parameter: parameter)
         self._replica = Replica(live)
+        self._before = self._replica.sketch()
+        if self.parts and live.ddp is None:
+            self.on_gradients(0)  # the optimizer is about to make its first step
 
     def on_gradients(self, step: int) -> None:
         """Sketch what the optimizer is about to use."""
-        if step < GRADIENT_STEPS:
-            self._gradients.append(self._sketch(lambda parameter: parameter.grad))
+        if step < GRADIENT_STEPS and self._replica is not None:
+            self._gradients.append(self._replica.sketch_gradients())
 
     def on_step(self, step: int) -> None:
         """Count the step, and keep what tells whether replicas are alike after it."""
@@ -97,30 +96,30 @@ class Observer:
 
     def facts(self) -> Facts:
         """Return the sketches, with those of the parameters as they are now."""
-        after = self._sketch(lambda parameter: parameter)
+        if self._replica is None:
+            raise Skip("the target was not built")
+        after = self._replica.sketch()
         told = (self._unit, self._before, self._gradients, after, self._steps, self._group)
-        (norms, by_design) = self._replica.told() if self._replica else ((), False)
-        return Facts(*told, norms, self._deeds.kept, by_design)
+        norms, by_design = self._replica.told()
+        return Facts(*told, norms, self._deeds.kept, by_design, self._by_hand.told())
 
     def moments(self, since: int) -> Moments | None:
         """Return what is known by now of the replica, from a moment on."""
         return self._replica.moments(self._group, since) if self._replica else None
 
-    def _sketch(self, pick: Callable[[torch.Tensor], torch.Tensor | None]) -> dict[str, Sketch]:
-        from ddpcheck.target.sketch import sketch_all
-        from ddpcheck.watch.replicas import replicated
-
-        if self._live is None:
-            raise Skip("the target was not built")
-        return sketch_all((name, pick(each)) for name, each in replicated(self._live))
-
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:
     """Return one finding for each group: the earliest moment at which its replicas differ."""
-    groups = grouped({rank: own.group for rank, own in facts.items()})
+    groups = grouped({rank: own.group or own.unwrapped.ranks for rank, own in facts.items()})
     alike = [{rank: facts[rank] for rank in ranks} for ranks in groups.values()]
-    drifts = [(own, first_drift(own)) for own in alike]
-    return [_finding(own, drift) for own, drift in drifts if drift]
+    return [found for own in alike if (found := _found(own))]
+
+
+def _found(own: Mapping[int, Facts]) -> Finding | None:
+    if not next(iter(own.values())).group:
+        return found_without_ddp(own)
+    drift = first_drift(own)
+    return _finding(own, drift) if drift else None
 
 
 def summarize(facts: Mapping[int, Facts]) -> str:
@@ -135,14 +134,14 @@ def _finding(facts: Mapping[int, Facts], drift: Drift) -> Finding:
     found = drift.found
     cause = cause_of({rank: fact.deeds for rank, fact in facts.items()}, drift.step)
     limit = ROUNDING_UNITS * max(fact.unit for fact in facts.values())
-    # Without DDP nobody says that these ranks hold one model: stages of a pipeline do not.
-    rounding = found.relative <= limit or not next(iter(facts.values())).group
+    ranks, why = (cause.ranks, cause.words) if cause else odd_ones(found.ranks, facts)
+    rounding = found.relative <= limit
     return Finding(
         title=drift.title,
         message=f"{drift.what} {found.name} is the first of {found.differing} that differ; relative "
-        f"difference {found.relative:.1e}, limit {limit:.0e}{f'; {cause.words}' if cause else ''}",
+        f"difference {found.relative:.1e}, limit {limit:.0e}{f'; {why}' if why else ''}",
         fix=cause.fix if cause else UNKNOWN_FIX,
-        ranks=cause.ranks if cause else found.ranks,
+        ranks=ranks,
         location=cause.location if cause else None,
         severity=Severity.INFO if rounding else Severity.ERROR,
         confidence=Confidence.LOW if rounding else Confidence.HIGH,

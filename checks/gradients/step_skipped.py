@@ -15,27 +15,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from ddpcheck.check import Context, Skip
 from ddpcheck.finding import Confidence, Finding
+from ddpcheck.measures.passes import Passes
 from ddpcheck.measures.peers import grouped
 from ddpcheck.measures.words import spans
-
-if TYPE_CHECKING:
-    from ddpcheck.target.live import Trained
-
-KEPT_STEPS = 2000
-
-
-class Passes(msgspec.Struct, frozen=True, array_like=True):
-    """What came before one step: forward and backward passes, and those that DDP averaged."""
-
-    forward: int = 0
-    backward: int = 0
-    averaged: int = 0
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -49,41 +36,18 @@ class Observer:
     """Counts passes between the steps of the optimizer."""
 
     def __init__(self, ctx: Context) -> None:
+        from ddpcheck.watch.passes import StepPasses
+
         self._ctx = ctx
-        self._live: Trained | None = None
-        self._group: tuple[int, ...] = ()
-        self._steps: list[Passes] = []
-        self._now = Passes()
-
-    def on_built(self, live: Trained) -> None:
-        """Remember who trains together: at the end of the script there may be no group."""
-        from ddpcheck.watch.replicas import group_of
-
-        self._live = live
-        self._group = group_of(live.ddp) if live.ddp is not None else ()
-
-    def on_inputs(self, _step: int, _inputs: object) -> None:
-        """Count a forward pass."""
-        self._now = msgspec.structs.replace(self._now, forward=self._now.forward + 1)
-
-    def on_loss(self, _step: int, _loss: object) -> None:
-        """Count a backward pass."""
-        ddp = self._live.ddp if self._live is not None else None
-        averaged = self._now.averaged + int(ddp is not None and ddp.require_backward_grad_sync)
-        self._now = Passes(self._now.forward, self._now.backward + 1, averaged)
-
-    def on_step(self, _step: int) -> None:
-        """Begin another step."""
-        if len(self._steps) < KEPT_STEPS:
-            self._steps.append(self._now)
-        self._now = Passes()
+        self._passes = StepPasses()
+        self.parts = (self._passes,)
 
     def facts(self) -> Facts:
         """Return the counts; raises Skip where no script trains through DDP."""
         self._ctx.require_watch()
-        if not self._group:
+        if not self._passes.group:
             raise Skip("no model was trained through DistributedDataParallel")
-        return Facts(tuple(self._steps), self._group)
+        return Facts(tuple(self._passes.steps), self._passes.group)
 
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:
@@ -101,8 +65,10 @@ def summarize(facts: Mapping[int, Facts]) -> str:
 def _first_unlike(facts: Mapping[int, Facts]) -> Finding | None:
     for step in range(min(len(own.steps) for own in facts.values())):
         passes = {rank: own.steps[step] for rank, own in facts.items()}
-        if any(each.forward != each.backward for each in passes.values()):
-            return None  # other models are trained as well, or a pass was left out
+        if any(each.forward < each.backward for each in passes.values()):
+            return None  # other models are trained as well: whose step it is, is not known
+        if any(each.forward > each.backward for each in passes.values()):
+            continue  # a pass was left out, or a rank looked at its model
         averaged = {rank: each.averaged for rank, each in passes.items()}
         if len(set(averaged.values())) > 1:
             every = Counter(each.averaged for own in facts.values() for each in own.steps)

@@ -27,9 +27,9 @@ PARTS_TOLERANCE_RELATIVE = 0.05
 SHORTEST_STEP_S = 0.002
 # Half of the step waiting for the network is worth a word; how much is right depends on the
 # model and the machine, so it is never more than that.
-EXPOSED_SHARE_LIMIT = 0.5
+EXPOSED_LIMIT_RATIO = 0.5
 # A loader that costs this share of the step should run in workers of its own.
-DATA_SHARE_LIMIT = 0.05
+DATA_LIMIT_RATIO = 0.05
 # DDP's default bucket, and the number of buckets that lets all but the last one overlap.
 DEFAULT_BUCKET_BYTES = 25 << 20
 WANTED_BUCKETS = 4
@@ -79,7 +79,7 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
     }
     off = tuple(rank for rank in sorted(missed) if missed[rank] > PARTS_TOLERANCE_RELATIVE)
     users = {r: split.exposed_share for r, split in splits.items() if not facts[r].built_in}
-    high = tuple(rank for rank in sorted(users) if users[rank] > EXPOSED_SHARE_LIMIT)
+    high = tuple(rank for rank in sorted(users) if users[rank] > EXPOSED_LIMIT_RATIO)
     return [
         *([_does_not_add_up(off, max(missed.values()))] if off else []),
         *([_exposed(high, max(users.values()))] if high else []),
@@ -98,7 +98,7 @@ def recommend(facts: Mapping[int, Facts]) -> dict[str, Recommendation]:
     slow = max(facts.values(), key=lambda fact: fact.split.step_s)
     mega = slow.gradient_bytes / (1 << 20)
     wait = slow.split.shares()["data"]
-    workers = max(slow.workers, 2) if wait > DATA_SHARE_LIMIT else slow.workers
+    workers = max(slow.workers, 2) if wait > DATA_LIMIT_RATIO else slow.workers
     return {
         "bucket_cap_mb": _bucket(slow.gradient_bytes),
         "gradient_as_bucket_view": Recommendation(
@@ -140,7 +140,7 @@ def _does_not_add_up(ranks: tuple[int, ...], missed: float) -> Finding:
 def _exposed(ranks: tuple[int, ...], share: float) -> Finding:
     return Finding(
         title="much of the step waits for communication",
-        message=f"{share:.0%} of the step, limit {EXPOSED_SHARE_LIMIT:.0%}",
+        message=f"{share:.0%} of the step, limit {EXPOSED_LIMIT_RATIO:.0%}",
         fix="raise the batch per rank, accumulate gradients, or tune bucket_cap_mb",
         ranks=ranks,
         severity=Severity.INFO,

@@ -39,14 +39,15 @@ if TYPE_CHECKING:
 LOADER_STEP_RATIO = 0.5
 LOADER, OWN = "its DataLoader", "its own work before the model"
 LOADER_FIX = "look at what this rank's loader reads and from where; give it more workers"
+DOUBT = "; its workers are not seen to be much slower than those of others"
 OWN_FIX = "move what only this rank does out of the step, or do it less often"
 
 
 class Facts(msgspec.Struct, frozen=True):
     """A rank's steps in blocks, the ranks of its DDP, and the lines of the loop and of the model.
 
-    ``batch_s`` is what the loader needs for a batch, 0: unknown. ``own_is_sure`` is whether the work
-    before the model hides no wait: on a GPU, or for a collective that is waited for later, it may.
+    ``batch_s``: what the loader needs for a batch, 0: unknown. ``own_is_sure``: the work before the
+    model hides no wait, as it may on a GPU, or for a collective awaited later. ``core_waits``: Pace's.
     """
 
     blocks: tuple[Block, ...]
@@ -56,6 +57,7 @@ class Facts(msgspec.Struct, frozen=True):
     loop: Location | None = None
     forward: Location | None = None
     own_is_sure: bool = True
+    core_waits: float = 0.0
 
 
 class Observer:
@@ -95,6 +97,7 @@ class Observer:
             loop=self._pace.loop,
             forward=self._pace.forward,
             own_is_sure=not (self._pace.on_gpu or self._pace.has_async),
+            core_waits=self._pace.core_waits,
         )
 
 
@@ -119,12 +122,10 @@ def summarize(facts: Mapping[int, Facts]) -> str:
 
 def _finding(late: Late, own: Facts, part: str) -> Finding:
     is_loader = part == LOADER
-    doubt = (
-        "" if late.is_sure else "; its workers are not seen to be much slower than those of others"
-    )
     return Finding(
         title=f"every step waits for rank {late.rank}: {part}",
-        message=f"{part}{f' ({own.workers} workers)' * is_loader} takes {late.told}{doubt}",
+        message=f"{part}{f' ({own.workers} workers)' * is_loader} takes {late.told}"
+        + ("" if late.is_sure else DOUBT),
         fix=LOADER_FIX if is_loader else OWN_FIX,
         ranks=(late.rank,),
         severity=Severity.WARNING if late.is_sure else Severity.INFO,
@@ -138,13 +139,12 @@ def _all_alike(facts: Mapping[int, Facts]) -> list[Finding]:
     least_s = min(median(each.loader_s for each in own.blocks) for own in facts.values())
     if share < LOADER_STEP_RATIO or least_s < LEAST_LATE_S:
         return []
-    return [
-        Finding(
-            title="all ranks wait for their DataLoaders",
-            message=f"at least {share:.0%} of a step, and {1000 * least_s:.0f} ms, go to the loader",
-            fix="give the loaders more workers (num_workers), or make their work smaller",
-            ranks=tuple(sorted(facts)),
-            severity=Severity.INFO,
-            location=facts[min(facts)].loop,
-        )
-    ]
+    found = Finding(
+        title="all ranks wait for their DataLoaders",
+        message=f"at least {share:.0%} of a step, and {1000 * least_s:.0f} ms, go to the loader",
+        fix="give the loaders more workers (num_workers), or make their work smaller",
+        ranks=tuple(sorted(facts)),
+        severity=Severity.INFO,
+        location=facts[min(facts)].loop,
+    )
+    return [found]

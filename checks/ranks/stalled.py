@@ -11,14 +11,18 @@ What to do
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
-from ddpcheck.finding import Confidence, Finding
+from ddpcheck.finding import Confidence, Finding, Severity
+from ddpcheck.measures.agents import LOST_HOST
 from ddpcheck.measures.inquest import Kind, inquest
 from ddpcheck.measures.stack_lines import told_places, users_place
-from ddpcheck.measures.testimony import State, Testimony
+from ddpcheck.measures.testimony import NO_SIGN, State, Testimony
+from ddpcheck.measures.words import spans
 
 Facts = Testimony
+JOINING = re.compile(r'distributed_c10d\.py", line \d+,? in init_process_group')
 ONE_SIDED = {"send": "recv", "recv": "send", "irecv": "send"}
 # As measures.waiting says it of a transfer.
 UNSENT = "was not sent"
@@ -34,7 +38,8 @@ def judge(facts: Mapping[int, Testimony]) -> list[Finding]:
     kinds = (Kind.STALLED, Kind.ABSENT_FROM_CALL)
     stalled = {rank: ruling for rank, ruling in rulings.items() if ruling.kind in kinds}
     if not stalled:
-        return []
+        interrupted = any(ruling.kind is Kind.INTERRUPTED for ruling in rulings.values())
+        return _while_they_met(facts) if interrupted else []
     first = min(stalled)
     # Where every rank waits in the same collective, none of them is the cause.
     places = {facts[rank].waits for rank in stalled}
@@ -67,6 +72,32 @@ def summarize(facts: Mapping[int, Testimony]) -> str:
     return "" if judge(facts) else "no rank kept the others waiting"
 
 
+def _while_they_met(facts: Mapping[int, Testimony]) -> list[Finding]:
+    """Return who was waited for when somebody stopped a run whose ranks were joining their group.
+
+    It may have needed longer: nobody is accused.
+    """
+    joining = [rank for rank, each in sorted(facts.items()) if JOINING.search(each.stack)]
+    missing = [rank for rank in sorted(facts) if rank not in joining]
+    if not joining:
+        return []
+    named = missing or joining
+    told = "had not called it yet" if missing else "called it, and did not meet the others there"
+    return [
+        Finding(
+            title=f"rank {spans(joining)} waited in init_process_group when the run was stopped",
+            message=f"rank {spans(named)} {told}{told_places(facts, named)}",
+            fix="see what the named line waits for: a file or a lock of an earlier start, say"
+            if missing
+            else "see whether all ranks are given one address, and one that no earlier start uses",
+            severity=Severity.INFO,
+            confidence=Confidence.MEDIUM,
+            ranks=tuple(named),
+            location=users_place(facts[named[0]].stack),
+        )
+    ]
+
+
 def _one_sided(places: set[str]) -> bool:
     return places <= set(ONE_SIDED)
 
@@ -84,6 +115,8 @@ def _fix(first: Testimony, *, together: bool) -> str:
         return "look at the network between the ranks: run --select network,collectives"
     if first.state is State.STOPPED:
         return "see who stopped it; it goes on with kill -CONT and its pid"
+    if first.ended_by == NO_SIGN and first.is_watched:
+        return LOST_HOST
     if first.is_watched:
         return (
             "let it come as the others do; where it has slow work to do, do that before "

@@ -13,7 +13,7 @@ What to do
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -41,28 +41,27 @@ class Observer:
     """Notes the buffers of what was sharded over all ranks."""
 
     def __init__(self, ctx: Context) -> None:
-        self._ctx = ctx
-        self._sharded: list[nn.Module] = []
-        self._location: Location | None = None
-        self._digests: dict[str, str] | None = None
+        from ddpcheck.watch.averaging import Averaging
 
-    def on_sharded(self, module: nn.Module, mesh: Any, location: Location | None) -> None:
-        """Remember the module; on a part of the ranks, experts say, buffers may differ."""
-        if mesh is None or (mesh.ndim == 1 and mesh.size() == self._ctx.world_size):
-            self._sharded.append(module)  # the whole model comes last
-            self._location = location
+        self._ctx = ctx
+        self._averaging = Averaging()
+        self.parts = (self._averaging,)
+        self._digests: dict[str, str] | None = None
 
     def on_loss(self, _step: int, _loss: object) -> None:
         """Digest the buffers, once: later ones may be statistics of a rank's own data."""
-        if self._sharded and self._digests is None:
-            self._digests = dict(list(_digests(self._sharded[-1]).items())[:KEPT_COUNT])
+        # On a part of the ranks, experts say, buffers may differ.
+        is_over_all = len(self._averaging.ranks) == self._ctx.world_size
+        if self._averaging.module is not None and is_over_all and self._digests is None:
+            digests = _digests(self._averaging.module)
+            self._digests = dict(list(digests.items())[:KEPT_COUNT])
 
     def facts(self) -> Facts:
         """Return the digests; raises Skip where nothing was sharded."""
         self._ctx.require_watch()
         if self._digests is None:
             raise Skip("no model was sharded over all ranks and trained")
-        return Facts(self._digests, self._location)
+        return Facts(self._digests, self._averaging.location)
 
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:

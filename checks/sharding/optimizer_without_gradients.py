@@ -6,7 +6,8 @@ Why it matters
     nothing, and no error says so. The loss stays where it was.
 
 What to do
-    Make the optimizer after the model has been sharded, from model.parameters().
+    Make the optimizer after the model has been sharded, from model.parameters(). Where gradients
+    are accumulated, turn FSDP's reduction on again before the last backward pass of a step.
 """
 
 from __future__ import annotations
@@ -27,14 +28,23 @@ if TYPE_CHECKING:
 
 # A first step may only make the optimizer's state.
 LEAST_STEPS = 2
+OTHERS = "they are not those of the model that is trained"
+NOT_REDUCED = (
+    "they are sharded, and no gradient was reduced to the shards, as after "
+    "set_requires_gradient_sync(False), or another model is trained"
+)
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """The optimizer's parameters, its steps after a backward pass, and how many had a gradient."""
+    """The optimizer's parameters, its steps after a backward pass, and how many had a gradient.
+
+    So many of the parameters are ``sharded``: the optimizer was made from the sharded model.
+    """
 
     parameters: int
     steps: int
     steps_with_gradients: int
+    sharded: int = 0
 
 
 class Observer:
@@ -67,7 +77,9 @@ class Observer:
         """Return the counts; raises Skip where nothing was trained."""
         if self._live is None or self._live.optimizer is None or not self._steps:
             raise Skip("no step of an optimizer followed a backward pass")
-        return Facts(len(self._parameters()), self._steps, self._with_gradients)
+        own = self._parameters()
+        sharded = sum(hasattr(each, "placements") for each in own)
+        return Facts(len(own), self._steps, self._with_gradients, sharded)
 
     def _parameters(self) -> list[torch.Tensor]:
         optimizer = self._live.optimizer if self._live is not None else None
@@ -89,9 +101,11 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
         Finding(
             title="the optimizer's parameters get no gradients",
             message=f"none of the optimizer's {own.parameters} parameters had a gradient in "
-            f"{own.steps} steps on rank {spans(idle)}, though losses were backpropagated: they are "
-            "not those of the model that is trained",
-            fix="make the optimizer from model.parameters() after fully_shard or FSDP",
+            f"{own.steps} steps on rank {spans(idle)}, though losses were backpropagated: "
+            + (NOT_REDUCED if own.sharded else OTHERS),
+            fix="call set_requires_gradient_sync(True) before the last backward pass of each step"
+            if own.sharded
+            else "make the optimizer from model.parameters() after fully_shard or FSDP",
             ranks=tuple(idle),
             severity=Severity.ERROR,
             confidence=Confidence.HIGH,

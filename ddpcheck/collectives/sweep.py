@@ -14,6 +14,7 @@ from ddpcheck.collectives.comparison import is_refusal
 from ddpcheck.collectives.kinds import BY_NAME, WITHIN, Kind
 from ddpcheck.collectives.timing import Pace, timed_s, wire_s
 from ddpcheck.collectives.trial import Trial
+from ddpcheck.machine.core_waits import CoreWaits
 from ddpcheck.measures.collective_speed import Speed
 
 DTYPE, ITEM_BYTES = "float32", 4
@@ -69,12 +70,14 @@ def _memories(kind: Kind, profile: Profile) -> tuple[str, ...]:
 
 def _speed(ctx: Context, trial: Trial, case: Case, agreed: Agreement) -> Speed | None:
     kind, call = BY_NAME[case.kind], trial.begin(case)
+    waits = CoreWaits()
     try:
         took_s = timed_s(kind, call, PACES[ctx.profile], agreed)
     except (RuntimeError, ValueError) as error:
         if is_refusal(str(error)):
             return None
         raise
+    core_waits = waits.share
     quarter_s, _, three_quarters_s = quantiles(took_s, n=4)
     of_interest = ctx.profile is Profile.FULL or case.size * ITEM_BYTES <= KIB
     wire = wire_s(kind, call) if of_interest else None
@@ -91,6 +94,7 @@ def _speed(ctx: Context, trial: Trial, case: Case, agreed: Agreement) -> Speed |
         three_quarters_s=_rounded(three_quarters_s),
         p99_s=_rounded(quantiles(took_s, n=100, method="inclusive")[-1]),
         wire_s=None if wire is None else _rounded(wire),
+        core_waits=core_waits,
     )
 
 

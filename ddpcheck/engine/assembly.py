@@ -13,6 +13,8 @@ import msgspec
 from ddpcheck import jsontext
 from ddpcheck.catalogue import catalogue
 from ddpcheck.check import Check, Stage
+from ddpcheck.configuration import Configuration
+from ddpcheck.engine.chosen import configured
 from ddpcheck.engine.entries import (
     Began,
     Ended,
@@ -21,13 +23,17 @@ from ddpcheck.engine.entries import (
     Testified,
     has_ended,
     presence_in,
-    unpack,
+    unpack_sealed,
 )
-from ddpcheck.engine.judging import Judgement, judge_check, not_run
+from ddpcheck.engine.judging import Judgement, by_check, judge_check, judge_checks, without_facts
 from ddpcheck.engine.outcomes import rank_records, testimony_on_files, testimony_told
+from ddpcheck.engine.pauses import no_collection
+from ddpcheck.engine.suppressing import unused_suppressions, without_suppressed
+from ddpcheck.engine.thinning import thinned
 from ddpcheck.errors import ReportError
 from ddpcheck.measures.testimony import State, Testimony
 from ddpcheck.report import REPORT_NAME, Report, Run, verdict_of
+from ddpcheck.secrecy.redaction import redacted
 
 RUN_NAME = "run.json"
 
@@ -42,22 +48,40 @@ class Ranks(NamedTuple):
 
 
 def build_report(run: Run, judgements: Sequence[Judgement], ranks: Ranks) -> Report:
-    """Return the report from what each seat told, and what became of it."""
+    """Return the report from what each seat told, and what became of it; without secrets.
+
+    What the run's settings file suppresses is taken out of the findings here.
+    """
+    host_of = hosts_of(ranks.entries)
+    judgements = [without_suppressed(each, run.configuration, host_of) for each in judgements]
     records = rank_records(ranks, judgements, run.backend)
     findings = sorted(
         (finding for judgement in judgements for finding in judgement.findings),
         key=lambda finding: -finding.severity.weight,
     )
     checks = [judgement.record for judgement in judgements]
-    return Report(
+    suppressed = [each for judgement in judgements for each in judgement.suppressed]
+    kept = thinned({each.record.id: each.told for each in judgements})
+    report = Report(
         verdict=verdict_of(records, checks, findings),
         run=run,
         ranks=records,
         checks=checks,
         findings=findings,
+        suppressed=suppressed,
+        unused_suppressions=unused_suppressions(run.configuration, suppressed, checks, host_of),
         recommendation=dict(ChainMap(*[dict(each.recommendation) for each in judgements])),
-        facts={each.record.id: each.facts for each in judgements if each.facts},
+        facts=kept.facts,
+        facts_left_out=kept.left_out,
     )
+    # It is shown, too, and not only written.
+    return redacted(report)
+
+
+def hosts_of(entries: Mapping[int, Sequence[Entry]]) -> dict[int, str]:
+    """Return the host of each seat that said which one it is on."""
+    present = {seat: presence_in(told) for seat, told in entries.items()}
+    return {seat: each.host for seat, each in present.items() if each is not None}
 
 
 def judge_testimonies(
@@ -90,13 +114,20 @@ def assemble(
         run = jsontext.decode((run_dir / RUN_NAME).read_bytes(), Run)
     except (OSError, msgspec.DecodeError) as error:
         raise ReportError(f"{run_dir} holds neither {REPORT_NAME} nor a started run") from error
-    entries = {seat: told for seat, told in _read_rank_files(run_dir).items() if presence_in(told)}
+    with no_collection():
+        read = _read_rank_files(run_dir)
+        entries = {seat: told for seat, told in read.items() if presence_in(told)}
+        facts = by_check(entries)
+        entries = {seat: without_facts(told) for seat, told in entries.items()}
+        del read
     here = {present.rank for told in entries.values() if (present := presence_in(told))}
     absent = sorted(set(range(run.requested_world_size)) - here)
     testimonies = testimonies_on_files(run_dir, entries, reasons, all_came=not absent)
-    asked = catalogue() if checks is None else checks
-    judgements = [_judgement(check, entries) for check in asked if not check.is_inquest]
-    judgements += judge_testimonies(asked, testimonies)
+    if checks is None:
+        checks = configured(catalogue(), run.configuration or Configuration())
+    measuring = [check for check in checks if not check.is_inquest]
+    judgements = judge_checks(measuring, facts, not_reached="the run ended before it")
+    judgements += judge_testimonies(checks, testimonies)
     return build_report(run, judgements, Ranks(entries, testimonies, absent))
 
 
@@ -131,19 +162,11 @@ def _on_files(run_dir: Path, seat: int, told: Sequence[Entry], ended_by: str) ->
     return msgspec.structs.replace(seen, check=seen.check or _last_check(told))
 
 
-def _judgement(check: Check, entries: Mapping[int, Sequence[Entry]]) -> Judgement:
-    reached = any(
-        getattr(entry, "check", None) == check.id for told in entries.values() for entry in told
-    )
-    return judge_check(check, entries) if reached else not_run(check, "the run ended before it")
-
-
 def _read_rank_files(run_dir: Path) -> dict[int, list[Entry]]:
     files = [f for f in (run_dir / "ranks").glob("*.jsonl") if re.fullmatch(r"\d+", f.stem)]
-    return {
-        int(file.stem): list(unpack(file.read_bytes()))
-        for file in sorted(files, key=lambda file: int(file.stem))
-    }
+    seats = {int(file.stem): file for file in files}
+    told = unpack_sealed(seats[seat].read_bytes() for seat in sorted(seats))
+    return dict(zip(sorted(seats), told, strict=True))
 
 
 def _last_stage(entries: Mapping[int, Sequence[Entry]]) -> str:

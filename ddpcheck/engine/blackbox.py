@@ -11,12 +11,14 @@ import mmap
 import os
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 
 import msgspec
 
 from ddpcheck import jsontext
 from ddpcheck.measures.testimony import Call, GroupCalls
+from ddpcheck.secrecy.redaction import redacted_text
 
 SLOT_BYTES = 256
 CALL_SLOTS = 256
@@ -57,7 +59,7 @@ class BlackBox:
     def enter_check(self, check: str) -> None:
         """Note the check that begins."""
         self._check = check
-        self._write(0, jsontext.encode(check))
+        self._write(0, jsontext.encode(_told(check)))
 
     @property
     def count(self) -> int:
@@ -68,7 +70,7 @@ class BlackBox:
         """Note that the rank enters a collective; return it, for ``leave_call``."""
         self._number += 1
         self._all.update(what.encode() + b"\n")
-        call = Call(self._number, what, site, done=False)
+        call = Call(self._number, _told(what), _told(site), done=False)
         self._keep(call)
         return call
 
@@ -85,6 +87,12 @@ class BlackBox:
         if self._map is not None:
             start = slot * SLOT_BYTES
             self._map[start : start + SLOT_BYTES] = text[:SLOT_BYTES].ljust(SLOT_BYTES, b"\0")
+
+
+@lru_cache(CALL_SLOTS)
+def _told(text: str) -> str:
+    """Return a text without secrets; a script calls its few collectives again and again."""
+    return redacted_text(text)
 
 
 def read_box(path: Path) -> Flight:

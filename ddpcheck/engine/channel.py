@@ -11,11 +11,12 @@ import msgspec
 from torch.distributed import DistStoreError
 
 from ddpcheck import jsontext
-from ddpcheck.engine.entries import Entry, pack, unpack
-from ddpcheck.launch.host import ENDED
+from ddpcheck.engine.entries import Entry, pack, unpack_sealed
+from ddpcheck.launch.host import ARRIVALS, ENDED, PULSE
 from ddpcheck.launch.stores import Store
 from ddpcheck.measures.moments import Moments
 from ddpcheck.measures.testimony import Testimony
+from ddpcheck.secrecy.redaction import redacted
 
 T = TypeVar("T")
 
@@ -73,7 +74,7 @@ class Channel:
 
     def arrive(self, present: Entry, pid: int, machine: str) -> int:
         """Tell who this process is and return its number in the order of arrival, from 0."""
-        member = self._store.add("arrivals", 1) - 1
+        member = self._store.add(ARRIVALS, 1) - 1
         place = self._store.add(f"on/{machine}", 1) - 1
         self._store.set(f"on/{machine}/{place}", f"{member} {pid}")
         self._store.set(f"member/{member}", pack([present]).decode())
@@ -82,7 +83,7 @@ class Channel:
 
     def arrivals(self) -> int:
         """Return how many processes have come so far."""
-        return self._store.add("arrivals", 0)
+        return self._store.add(ARRIVALS, 0)
 
     def arrivals_on(self, machine: str) -> int:
         """Return how many processes of this machine have come so far."""
@@ -112,7 +113,7 @@ class Channel:
     def beat(self, member: int, check: str) -> None:
         """Show that this member's process is alive, and in which check."""
         # The pulse of all is for the store's host: it leaves when nobody lives.
-        self._store.set(f"beat/{member}", f"{self._store.add('pulse', 1)} {check}")
+        self._store.set(f"beat/{member}", f"{self._store.add(PULSE, 1)} {check}")
 
     def last_beat(self, member: int | str) -> str:
         """Return the member's last beat, or ''; two that differ show that it lives."""
@@ -175,7 +176,7 @@ class Channel:
 
     def tell_fate(self, member: int, testimony: Testimony) -> None:
         """Say what this process knows of another member, which cannot say it any more."""
-        text = jsontext.encode(testimony).decode()
+        text = jsontext.encode(redacted(testimony)).decode()
         self._store.compare_set(f"fate/{member}", "", text)
         self.alarm()
 
@@ -185,7 +186,7 @@ class Channel:
 
     def testify(self, member: int, testimony: Testimony) -> None:
         """Say where this member is."""
-        self.announce(f"testimony/{member}", testimony)
+        self.announce(f"testimony/{member}", redacted(testimony))
 
     def has_spoken(self, member: int) -> bool:
         """Return whether the member has said where it is."""
@@ -266,7 +267,7 @@ class Channel:
 
     def read(self, keys: Sequence[str]) -> list[list[Entry]]:
         """Return the entries under each of these keys, which must be there."""
-        return [list(unpack(blob)) for blob in self._store.multi_get(list(keys))] if keys else []
+        return list(unpack_sealed(self._store.multi_get(list(keys)))) if keys else []
 
     def _make_news(self) -> None:
         self._store.add("news", 1)

@@ -8,13 +8,15 @@ from typing import Any, TypeAlias
 import msgspec
 
 from ddpcheck import jsontext
-from ddpcheck.measures.testimony import Testimony
+from ddpcheck.measures.testimony import Agent, Testimony
+from ddpcheck.secrecy.redaction import redacted
 
 
 class Present(msgspec.Struct, frozen=True, kw_only=True, tag="present"):
     """A process has come, and says who it takes itself for.
 
-    ``blindness`` says why it sees no GPU, where the user wants one.
+    ``blindness`` says why it sees no GPU, where the user wants one; ``settings`` what must be the
+    same on all ranks.
     """
 
     rank: int
@@ -27,9 +29,10 @@ class Present(msgspec.Struct, frozen=True, kw_only=True, tag="present"):
     launcher: str
     versions: Mapping[str, str]
     blindness: str = ""
+    settings: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
 
 
-class Began(msgspec.Struct, frozen=True, tag="began"):
+class Began(msgspec.Struct, frozen=True, tag="began", gc=False):
     """The rank starts on a check; ``at`` is Unix time in seconds."""
 
     check: str
@@ -37,14 +40,14 @@ class Began(msgspec.Struct, frozen=True, tag="began"):
 
 
 class Measured(msgspec.Struct, frozen=True, tag="measured"):
-    """The facts of one check on this rank, as plain values."""
+    """The facts of one check on this rank, as plain values, or as the JSON of them (bytes)."""
 
     check: str
     facts: Any
     duration_s: float
 
 
-class Skipped(msgspec.Struct, frozen=True, tag="skipped"):
+class Skipped(msgspec.Struct, frozen=True, tag="skipped", gc=False):
     """The check had nothing to measure here."""
 
     check: str
@@ -74,7 +77,8 @@ class Ended(msgspec.Struct, frozen=True, tag="ended"):
 
     ``unkept``: why its rank file is not whole; ``calls``: a digest of its collectives so far;
     ``midway``: it told in the middle of its script, which then will stop or continue; ``groups``:
-    how many collectives it called on each group of its script's, and their digest.
+    how many collectives it called on each group of its script's, and their digest; ``agent``: the one
+    that started the rank, where it was silent then.
     """
 
     stage: str
@@ -82,6 +86,7 @@ class Ended(msgspec.Struct, frozen=True, tag="ended"):
     calls: str = ""
     midway: str = ""
     groups: Mapping[str, str] = {}
+    agent: Agent | None = None
 
 
 class Testified(msgspec.Struct, frozen=True, tag="testified"):
@@ -92,19 +97,61 @@ class Testified(msgspec.Struct, frozen=True, tag="testified"):
 
 Entry: TypeAlias = Present | Began | Measured | Skipped | Crashed | Refused | Ended | Testified
 
+
+class _Sealed(msgspec.Struct, frozen=True, tag="measured"):
+    """A ``Measured`` as it is read when nobody looks at its facts yet."""
+
+    check: str
+    facts: msgspec.Raw
+    duration_s: float
+
+
 _decoder = msgspec.json.Decoder(Entry, strict=False)
+_sealing_decoder = msgspec.json.Decoder(
+    Present | Began | _Sealed | Skipped | Crashed | Refused | Ended | Testified, strict=False
+)
 
 
 def pack(entries: Iterable[Entry]) -> bytes:
-    """Return the entries as JSON lines."""
-    return b"".join(jsontext.encode(entry) + b"\n" for entry in entries)
+    """Return the entries as JSON lines, without secrets: they go to files and other ranks."""
+    return b"".join(jsontext.encode(entry) + b"\n" for entry in redacted(list(entries)))
 
 
 def unpack(lines: bytes) -> Iterator[Entry]:
     """Yield the entries in ``lines``; a half-written last line, or garbage, is left out."""
+    return iter(_decoded(lines, _decoder))
+
+
+def unpack_sealed(blobs: Iterable[bytes]) -> Iterator[list[Entry]]:
+    """Yield the entries of each rank, with facts as JSON, the same one once.
+
+    So what thousands of ranks tell fits into memory: most of it is the same on all of them.
+    """
+    texts: dict[bytes, bytes] = {}
+    for lines in blobs:
+        yield [
+            _measured(entry, texts) if isinstance(entry, _Sealed) else entry
+            for entry in _decoded(lines, _sealing_decoder)
+        ]
+
+
+def _measured(entry: _Sealed, texts: dict[bytes, bytes]) -> Measured:
+    text = bytes(entry.facts)
+    return Measured(entry.check, texts.setdefault(text, text), entry.duration_s)
+
+
+def _decoded(lines: bytes, decoder: msgspec.json.Decoder[Any]) -> list[Any]:
+    with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        told = decoder.decode_lines(lines)
+        if len(told) == lines.count(b"\n"):
+            return told
+    return list(_readable(lines, decoder))
+
+
+def _readable(lines: bytes, decoder: msgspec.json.Decoder[Any]) -> Iterator[Any]:
     for line in lines.splitlines():
         try:
-            yield _decoder.decode(line)
+            yield decoder.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             continue
 

@@ -23,12 +23,13 @@ from typing import Any, cast
 import torch.distributed as dist
 
 from ddpcheck.engine.channel import Channel, End
+from ddpcheck.engine.eyes import eyes
 from ddpcheck.engine.probing import RAISED_BY_CODE
 from ddpcheck.engine.rank import Rank, task_of
 from ddpcheck.engine.rundir import is_stopped
 from ddpcheck.engine.scripts_ranks import JOIN_S, STARTED, WAITS, Job, StartedByScript
 from ddpcheck.engine.signals import SignalMail
-from ddpcheck.engine.watching import WatchWork, eyes
+from ddpcheck.engine.watching import WatchWork
 from ddpcheck.errors import ExitCode
 from ddpcheck.launch.endings import REQUESTS_TO_END, ending
 from ddpcheck.launch.host import ENDED

@@ -15,13 +15,15 @@ from ddpcheck.engine.outcomes import testimony_told
 from ddpcheck.engine.plan import PAUSE_S, Step, silence_s
 from ddpcheck.engine.progress import show_apart
 from ddpcheck.measures.inquest import is_deadlock
-from ddpcheck.measures.testimony import State, Testimony
+from ddpcheck.measures.testimony import NO_SIGN, State, Testimony
 
 # The first beat may be of a look that had begun before.
 LOOKS_COUNT = 2
 POLL_S = 0.1
 # Once one rank cannot go on, the others have this long to find out the same.
 SETTLE_S = 0.6
+# A script's rank whose peer has gone raises, and then tells what it saw: seconds on busy cores.
+SCRIPT_SETTLE_S = 4.0
 # At the inquest, the living have this long to speak, for themselves and for the mute beside them.
 HEARING_S = 1.0
 # How long the parent of local ranks takes to say how one of them ended.
@@ -48,7 +50,7 @@ class Gathering:
         self._looked = 0.0
         self._looks: dict[int, tuple[str, int]] = {}
         self._comparing = Comparing(channel, self._members, show_apart)
-        self._settled_at = float("inf")
+        self._settled_at = self._alarmed_at = float("inf")
         self._compared = 0.0
 
     def hear(self, step: Step) -> tuple[dict[int, list[Entry]], list[int]]:
@@ -70,6 +72,8 @@ class Gathering:
         self._wait_for_the_living()
         found = {seat: self._testimony(seat, told.get(seat, ())) for seat in self._members}
         for seat, said in found.items():
+            if said.state is State.SILENT and not said.check:  # it entered one after its last beat
+                found[seat] = msgspec.structs.replace(said, check=step.stage.value)
             # It lives, is in no check, and has not come to the end of the stage.
             if said.state is State.ENDED and not has_ended(told.get(seat, ()), step.stage.value):
                 check = said.check or step.stage.value
@@ -94,9 +98,11 @@ class Gathering:
                 self._beats.clear()
             last = now
             if not self._channel.alarms():
-                self._settled_at = float("inf")
+                self._settled_at = self._alarmed_at = float("inf")
             elif self._settled_at == float("inf"):
-                self._settled_at = now + self._settle_s
+                self._settled_at, self._alarmed_at = now + self._settle_s, now
+            elif now > self._settled_at and self._may_tell_yet(keys, step):
+                self._settled_at = now + BEATS_S
             if step.stage is Stage.WATCH and now - self._compared > BEATS_S:
                 self._compared = now
                 self._comparing.look()
@@ -104,6 +110,14 @@ class Gathering:
             if over or self._has_silent_seat(now) or self._all_stand(keys):
                 return self._channel.poll(keys, 0.0)
         return True
+
+    def _may_tell_yet(self, keys: Sequence[str], step: Step) -> bool:
+        """Return whether a script's rank that has not gone may come to tell what it saw."""
+        if step.stage is not Stage.WATCH or self._channel.has(STOP):
+            return False
+        if time.monotonic() - self._alarmed_at > SCRIPT_SETTLE_S:
+            return False
+        return any(not self._channel.has_fate(self._members[s]) for s in self._without(keys))
 
     def _all_stand(self, keys: Sequence[str]) -> bool:
         """Return whether no script moves any more, and somebody is to blame.
@@ -139,17 +153,20 @@ class Gathering:
         return all(self._looks[seat][1] >= LOOKS_COUNT for seat in seats)
 
     def _standing(self, seat: int) -> Testimony | None:
-        told = self.seen_so_far(seat)
+        told = self._shown(f"standing/{self._members[seat]}")
         return next((each.testimony for each in told if isinstance(each, Testified)), None)
 
     def seen_so_far(self, seat: int) -> list[Entry]:
-        """Return what a script that stands still has shown until then."""
-        key = f"standing/{self._members[seat]}"
-        return self._channel.read([key])[0] if self._channel.has(key) else []
+        """Return what a script has shown that stands still, or what was kept of one that was ended."""
+        return self._shown(f"standing/{self._members[seat]}") or self._shown(f"kept/{seat}")
 
     def shown_by(self, seat: int) -> list[Entry]:
         """Return what the observers of a script that stands still saw, and nothing else."""
-        return [each for each in self.seen_so_far(seat) if not isinstance(each, Testified)]
+        shown = self._shown(f"standing/{self._members[seat]}")
+        return [each for each in shown if not isinstance(each, Testified)]
+
+    def _shown(self, key: str) -> list[Entry]:
+        return self._channel.read([key])[0] if self._channel.has(key) else []
 
     def members_of(self, seats: Sequence[int]) -> list[int]:
         """Return the members that have these seats."""
@@ -177,7 +194,7 @@ class Gathering:
         known = self._channel.testimony_of(member)
         if known is None:
             _, _, check = self._channel.last_beat(member).partition(" ")
-            known = Testimony(state=State.SILENT, check=check, ended_by="no sign of life from it")
+            known = Testimony(state=State.SILENT, check=check, ended_by=NO_SIGN)
         if known.state is State.ENDED:
             return testimony_told(told, known)
         return known

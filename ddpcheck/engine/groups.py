@@ -15,7 +15,7 @@ import torch.distributed as dist
 
 from ddpcheck.engine.blackbox import MARK, BlackBox
 from ddpcheck.measures.testimony import BY_TORCH, MAKING, Call, GroupCalls, between
-from ddpcheck.watch.callsite import users_line
+from ddpcheck.watch.callsite import is_inside_function, users_line
 from ddpcheck.watch.replaced import Around, Replaced
 
 Ranks = tuple[int, ...]
@@ -65,13 +65,13 @@ class Record:
 
 
 class Groups:
-    """A record for each group; ``emit`` tells observers of ``joint`` and ``dropped``."""
+    """A record for each group; ``emit`` tells of ``joint``, ``spread``, ``passed``, ``dropped``."""
 
     def __init__(self, emit: Callable[..., None], file: Path | None) -> None:
         self._emit = emit
         self._file = BlackBox(file)
         self._records: dict[str, Record] = {}
-        self._joint: set[Ranks] = set()
+        self._told_of: set[tuple[str, Ranks]] = set()
         self._replaced = Replaced()
 
     def keep(self, file: Path) -> None:
@@ -102,13 +102,17 @@ class Groups:
         return self._record(MAKING, tuple(range(world_size)))
 
     def begins(self, name: str, group: Any) -> None:
-        """Look whether a backward pass makes this call."""
-        if name.startswith(SHARING) and torch._C._current_graph_task_id() >= 0:
-            with suppress(Exception):
-                ranks = _ranks_of(group or dist.group.WORLD)
-                if len(ranks) > 1 and ranks not in self._joint:
-                    self._joint.add(ranks)
-                    self._emit("joint", ranks)
+        """Look whether a backward pass makes this call, or the forward of a Function."""
+        if not name.startswith(SHARING):
+            return
+        with suppress(Exception):
+            ranks = _ranks_of(group or dist.group.WORLD)
+            event = "joint" if torch._C._current_graph_task_id() >= 0 else "spread"
+            if len(ranks) == 1 or (event, ranks) in self._told_of:
+                return
+            if event == "joint" or is_inside_function():
+                self._told_of.add((event, ranks))
+                self._emit(event, ranks)
 
     def dropped(self, what: str) -> None:
         """Tell of a call whose handle nobody keeps."""
@@ -143,6 +147,9 @@ class Groups:
                 record = self._record(between(*pair), pair)
                 what = f"a transfer {pair[0]} to {pair[1]}"
                 record.leave_call(record.enter_call(what, str(users_line() or "")))
+                if ("passed", pair) not in self._told_of:
+                    self._told_of.add(("passed", pair))
+                    self._emit("passed", pair)
             return original(group, tensors, peer, *more)
 
         return passed

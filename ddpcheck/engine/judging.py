@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 import traceback
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
+from ddpcheck import jsontext
 from ddpcheck.check import Check, Facts
-from ddpcheck.engine.entries import Crashed, Entry, Measured, Skipped
+from ddpcheck.configuration import Suppressed
+from ddpcheck.engine.entries import Began, Crashed, Entry, Measured, Skipped
+from ddpcheck.engine.pauses import no_collection
+from ddpcheck.engine.thinning import Told, fitting
 from ddpcheck.finding import Finding, Recommendation, Severity
 from ddpcheck.report import CheckOutcome, CheckRecord, FoldedFact, fold
 
+# Of more ranks with one fault, some are as good as all.
+MOST_NAMED = 16
+LONG_LIST = 64
+LONG_TEXT_BYTES = 2 * LONG_LIST
+
 
 class Judgement(msgspec.Struct, frozen=True, kw_only=True):
-    """One check's record, findings, recommendations and folded facts."""
+    """One check's record, findings, recommendations and folded facts.
+
+    ``essential_ranks`` are those whose facts stay where a report has no room for all, and
+    ``rank_count`` is how many measured it.
+    """
 
     record: CheckRecord
     findings: Sequence[Finding] = ()
@@ -24,6 +38,14 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     )
     facts: Sequence[FoldedFact] = ()
     crashed_ranks: Sequence[int] = ()
+    suppressed: Sequence[Suppressed] = ()
+    essential_ranks: Sequence[int] = ()
+    rank_count: int = 0
+
+    @property
+    def told(self) -> Told:
+        """Return what there is to choose from where the report has no room for all facts."""
+        return Told(self.facts, self.essential_ranks, self.rank_count)
 
     @property
     def has_error(self) -> bool:
@@ -31,15 +53,59 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
         return any(finding.severity is Severity.ERROR for finding in self.findings)
 
 
+class About(NamedTuple):
+    """What ranks told of one check: the last of each kind, in the order of the ranks."""
+
+    measured: dict[int, Measured]
+    skipped: dict[int, Skipped]
+    crashed: dict[int, Crashed]
+
+
 def judge_check(check: Check, entries: Mapping[int, Iterable[Entry]]) -> Judgement:
     """Return the judgement on one check from the entries of all ranks that told."""
-    about = {
-        rank: [entry for entry in told if getattr(entry, "check", None) == check.id]
-        for rank, told in entries.items()
-    }
-    crashed = _of_type(about, Crashed)
-    measured = _of_type(about, Measured)
-    skipped = _of_type(about, Skipped)
+    return judge_checks([check], by_check(entries))[0]
+
+
+def judge_checks(
+    checks: Iterable[Check], told: dict[str, About], *, not_reached: str = ""
+) -> list[Judgement]:
+    """Return the judgement on each check; what was told of it is taken out of ``told``.
+
+    A check of which nobody told is one that was not run, if ``not_reached`` says why.
+    """
+    with no_collection():
+        return [
+            not_run(check, not_reached)
+            if not_reached and check.id not in told
+            else _judgement(check, told.pop(check.id, About({}, {}, {})))
+            for check in checks
+        ]
+
+
+def by_check(entries: Mapping[int, Iterable[Entry]]) -> dict[str, About]:
+    """Return what ranks told of each check that one of them came to, in one pass over all."""
+    told: defaultdict[str, About] = defaultdict(lambda: About({}, {}, {}))
+    for rank in sorted(entries):
+        for entry in entries[rank]:
+            # The most frequent first: thousands of ranks have a million entries.
+            if isinstance(entry, Began):
+                _ = told[entry.check]
+            elif isinstance(entry, Skipped):
+                told[entry.check].skipped[rank] = entry
+            elif isinstance(entry, Measured):
+                told[entry.check].measured[rank] = entry
+            elif isinstance(entry, Crashed):
+                told[entry.check].crashed[rank] = entry
+    return dict(told)
+
+
+def without_facts(told: Iterable[Entry]) -> list[Entry]:
+    """Return what a rank told but for its facts: once judged, they only take memory."""
+    return [entry for entry in told if not isinstance(entry, Measured)]
+
+
+def _judgement(check: Check, about: About) -> Judgement:
+    measured, skipped, crashed = about
     judgement = _judged(check, measured) if measured else _without_facts(check, skipped, crashed)
     if measured and skipped:
         judgement = _noting(
@@ -59,13 +125,9 @@ def disregarded(judgement: Judgement, reason: str) -> Judgement:
     return Judgement(
         record=msgspec.structs.replace(record, outcome=CheckOutcome.SKIP, summary=""),
         facts=judgement.facts,
+        essential_ranks=judgement.essential_ranks,
+        rank_count=judgement.rank_count,
     )
-
-
-def _of_type(about: Mapping[int, Sequence[Entry]], kind: type[Any]) -> dict[int, Any]:
-    return {
-        rank: entry for rank, told in sorted(about.items()) for entry in told if type(entry) is kind
-    }
 
 
 def _judged(check: Check, measured: Mapping[int, Measured]) -> Judgement:
@@ -73,14 +135,16 @@ def _judged(check: Check, measured: Mapping[int, Measured]) -> Judgement:
     findings: list[Finding] = []
     recommendation: dict[str, Recommendation] = {}
     summary = fault = ""
+    essential: set[int] = set()
     try:
-        for rank, each in measured.items():
-            facts[rank] = msgspec.convert(each.facts, check.facts_type, strict=False)
+        facts = _read(check, measured)
         findings = check.judge(facts)
         summary = check.summarize(facts)
         recommendation = check.recommend(facts)
+        essential = check.representatives(facts)
     except Exception as error:
         fault = f"its judge raised {_in_one_line(error)}\n{traceback.format_exc(limit=-3)}"
+    odd = essential | {min(measured)} | _odd(findings, len(measured))
     return Judgement(
         record=msgspec.structs.replace(
             _record(check, _outcome(findings, fault), fault),
@@ -89,8 +153,49 @@ def _judged(check: Check, measured: Mapping[int, Measured]) -> Judgement:
         ),
         findings=findings,
         recommendation=recommendation,
-        facts=fold({rank: each.facts for rank, each in measured.items()}),
+        facts=fitting(fold({rank: each.facts for rank, each in measured.items()}), odd),
+        essential_ranks=sorted(odd),
+        rank_count=len(measured),
     )
+
+
+def _odd(findings: Iterable[Finding], rank_count: int) -> set[int]:
+    """Return the ranks that findings name, but for findings that are of about all ranks."""
+    telling = [finding.ranks for finding in findings if 2 * len(finding.ranks) < rank_count]
+    return {rank for ranks in telling for rank in ranks[:MOST_NAMED]}
+
+
+def _read(check: Check, measured: Mapping[int, Measured]) -> dict[int, Facts]:
+    """Return the facts of each rank; what came as the same JSON is read once, and shared."""
+    seen: dict[bytes, Facts] = {}
+    lists: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+    facts: dict[int, Facts] = {}
+    for rank, each in measured.items():
+        if not isinstance(each.facts, bytes):
+            facts[rank] = msgspec.convert(each.facts, check.facts_type, strict=False)
+            continue
+        own = seen.get(each.facts)
+        if own is None:
+            own = jsontext.decode(each.facts, check.facts_type)
+            own = _with_shared(own, lists) if len(each.facts) > LONG_TEXT_BYTES else own
+            seen[each.facts] = own
+        facts[rank] = own
+    return facts
+
+
+def _with_shared(own: Facts, lists: dict[tuple[Any, ...], tuple[Any, ...]]) -> Facts:
+    """Return the facts with long lists that other ranks have told, too, in memory once.
+
+    Of 4096 ranks that each name the ranks of their group, that is half a gigabyte.
+    """
+    shared = {
+        name: lists.setdefault(value, value)
+        for name in own.__struct_fields__
+        if isinstance(value := getattr(own, name), tuple)
+        and len(value) > LONG_LIST
+        and isinstance(value[0], int)
+    }
+    return msgspec.structs.replace(own, **shared) if shared else own
 
 
 def _outcome(findings: Sequence[Finding], fault: str) -> CheckOutcome:

@@ -17,16 +17,25 @@ from pathlib import Path
 import msgspec
 
 from ddpcheck.check import Check, Stage
-from ddpcheck.engine.assembly import Ranks, build_report, judge_testimonies
-from ddpcheck.engine.channel import STOP, Assignment, Channel, Decision, End
+from ddpcheck.engine.against import against_baseline
+from ddpcheck.engine.assembly import Ranks, build_report, hosts_of, judge_testimonies
+from ddpcheck.engine.channel import Assignment, Channel, Decision, End
 from ddpcheck.engine.entries import Crashed, Ended, Entry, Present, Refused
 from ddpcheck.engine.gathering import Gathering
-from ddpcheck.engine.judging import Judgement, disregarded, judge_check, not_run
+from ddpcheck.engine.judging import (
+    Judgement,
+    by_check,
+    disregarded,
+    judge_checks,
+    not_run,
+    without_facts,
+)
 from ddpcheck.engine.outcomes import testimony_told
 from ddpcheck.engine.plan import Step
 from ddpcheck.engine.progress import show_progress
-from ddpcheck.engine.roll import Muster, described, refusal_of, seats_of
+from ddpcheck.engine.roll import Muster, RollCall, described, refusal_of, seats_of
 from ddpcheck.engine.rundir import discard, keep_report, make_run_dir, note_start
+from ddpcheck.engine.suppressing import without_suppressed
 from ddpcheck.errors import ExitCode, ReportError
 from ddpcheck.launch.host import ENDED
 from ddpcheck.launch.identity import Identity
@@ -37,9 +46,6 @@ from ddpcheck.settings import RunSettings
 
 OnReport = Callable[[Report, Path], None]
 
-POLL_S = 0.1
-# A rank that is seen to be starting is waited for, and looked for this often.
-LOOK_S = 0.5
 # Whoever starts ranks for these tells how they ended.
 EXITS_ARE_TOLD = ("ddpcheck", "script")
 ASSIGNMENT = "assignment"
@@ -102,7 +108,9 @@ class Leader:
 
     def _lead(self) -> None:
         taken_over = self._channel.has(ASSIGNMENT)
-        members = self._members() if taken_over else self._call_roll()
+        roll = RollCall(self._channel, self._task.muster, self._who.world_size)
+        until = self._task.began + (self._task.muster.roll_s or self._task.deadline_s)
+        members = roll.members() if taken_over else roll.call(until)
         if taken_over:
             self._take_over(members)
         elif not self._open(members):
@@ -113,25 +121,6 @@ class Leader:
             self._refuse(refusal)
         else:
             self._finish()
-
-    def _call_roll(self) -> list[Present]:
-        muster = self._task.muster
-        until = self._task.began + (muster.roll_s or self._task.deadline_s)
-        last = until + muster.start_s
-        while self._channel.arrivals() < self._who.world_size and not self._channel.has(STOP):
-            now = time.monotonic()
-            if now > until and now < last and muster.is_one_starting(self._members()):
-                until = now + LOOK_S
-            elif now > until:
-                break
-            time.sleep(POLL_S / 10)
-        return self._members()
-
-    def _members(self) -> list[Present]:
-        keys = [f"member/{member}" for member in range(self._channel.arrivals())]
-        self._channel.poll(keys, POLL_S)  # one that has its number writes its name at once
-        told = self._channel.read([key for key in keys if self._channel.has(key)])
-        return [entry for entries in told for entry in entries if isinstance(entry, Present)]
 
     def _open(self, members: Sequence[Present]) -> bool:
         """Make the run directory and seat the members; return whether the run begins."""
@@ -192,7 +181,7 @@ class Leader:
             started = time.monotonic()
             told, garbled = self._gathering.hear(step)
             for seat, each in told.items():
-                self._entries[seat] += each
+                self._entries[seat] += without_facts(each)
             refusals = [e.message for each in told.values() for e in each if isinstance(e, Refused)]
             if refusals:
                 self._decide(step, go=False)
@@ -238,7 +227,11 @@ class Leader:
         return {seat: each for seat, each in seen.items() if each}
 
     def _judge(self, step: Step, told: Mapping[int, Sequence[Entry]]) -> list[Judgement]:
-        judged = [judge_check(check, told) for check in step.checks]
+        asked, host_of = self._run_record.configuration, hosts_of(self._entries)
+        judged = [
+            without_suppressed(each, asked, host_of)
+            for each in judge_checks(step.checks, by_check(told))
+        ]
         rulings = inquest(self._testimonies)
         odd = [seat for seat, ruling in rulings.items() if ruling.kind is Kind.OTHER_CALL]
         if not odd or step.stage not in (Stage.COLLECTIVES, Stage.REHEARSAL):
@@ -284,6 +277,7 @@ class Leader:
         last_words = judge_testimonies(self._task.last_words, testimonies)
         ranks = Ranks(self._entries, testimonies, self._absent, self._task.muster.absence())
         report = build_report(run, [*self._judgements, *last_words], ranks)
+        report = against_baseline(report, self._settings)
         path = keep_report(report, self._run_dir)
         code = exit_code_of(report, self._settings.fail_on)
         self._task.on_report(report, path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import socket
 from collections.abc import Iterable
@@ -31,12 +32,11 @@ def machine() -> str:
 
 
 @dataclass
-class Neighbour:
+class HeldProcess:
     """One process, held by a descriptor that no other process can take over."""
 
-    member: int
     pid: int
-    descriptor: int | None = None
+    descriptor: int | None = field(default=None, kw_only=True)
 
     def open(self) -> bool:
         """Hold on to the process; return whether it is there."""
@@ -55,6 +55,8 @@ class Neighbour:
     @property
     def state(self) -> State:
         """Return how the process stands, as the kernel sees it: silent when it lives."""
+        if self.descriptor is not None and select.select([self.descriptor], [], [], 0.0)[0]:
+            return State.GONE
         try:
             status = psutil.Process(self.pid).status()
         except psutil.NoSuchProcess:
@@ -63,6 +65,13 @@ class Neighbour:
             return State.GONE
         stopped = (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
         return State.STOPPED if status in stopped else State.SILENT
+
+
+@dataclass
+class Neighbour(HeldProcess):
+    """Another rank of this machine."""
+
+    member: int
 
     def ask_for_stack(self) -> None:
         """Have the process write its Python stacks to its file, where it would."""
@@ -93,7 +102,7 @@ class Neighbours:
         known = {each.member for each in self._by_descriptor.values()}
         gone: list[Neighbour] = []
         for other, pid in ring:
-            neighbour = Neighbour(other, pid)
+            neighbour = Neighbour(pid, other)
             if other in known:
                 continue
             if neighbour.open() and neighbour.descriptor is not None:

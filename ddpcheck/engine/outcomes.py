@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from ddpcheck.check import Stage
 from ddpcheck.engine.blackbox import Flight, groups_on_file, read_box
-from ddpcheck.engine.entries import Crashed, Ended, Entry, presence_in
+from ddpcheck.engine.entries import Crashed, Ended, Entry, Testified, has_ended, presence_in
 from ddpcheck.engine.judging import Judgement
 from ddpcheck.engine.stacks import shown_waiting_call
 from ddpcheck.errors import ReportError
-from ddpcheck.finding import Severity
-from ddpcheck.measures.inquest import Kind, Ruling, inquest
-from ddpcheck.measures.testimony import State, Testimony
+from ddpcheck.finding import Finding, Severity
+from ddpcheck.measures.inquest import AT_ITS_END, Kind, Ruling, inquest
+from ddpcheck.measures.testimony import Agent, State, Testimony
 from ddpcheck.report import LastSeen, RankOutcome, RankRecord
 
 if TYPE_CHECKING:
@@ -32,16 +33,17 @@ def rank_records(ranks: Ranks, judgements: Sequence[Judgement], backend: str) ->
     A rank that only waited for another one is ``ok``: nothing is wrong with it.
     """
     rulings = inquest(ranks.testimonies)
+    reasons = blamed(finding for each in judgements for finding in each.findings)
+    broken = _broken(judgements)
     records = [
         _record(told, backend, _outcome(rulings[seat], ranks.testimonies[seat]), rulings[seat])
         if rulings[seat].kind is not Kind.THROUGH
-        else _came_through(seat, told, judgements, backend)
+        else _came_through(seat, told, reasons, broken, backend)
         for seat, told in ranks.entries.items()
     ]
     for at, seat in enumerate(ranks.entries):
-        seen = last_seen(ranks.testimonies[seat])
-        if rulings[seat].kind is not Kind.THROUGH and seen is not None:
-            records[at] = msgspec.structs.replace(records[at], last_seen=seen)
+        if rulings[seat].kind is not Kind.THROUGH:
+            records[at] = _seen(records[at], ranks.testimonies[seat], ranks.entries[seat])
     records += [
         RankRecord(rank=rank, outcome=RankOutcome.LOST, reason=ranks.absence)
         for rank in ranks.absent
@@ -54,11 +56,20 @@ def last_seen(testimony: Testimony) -> LastSeen | None:
     return LastSeen(testimony.check, testimony.stack) if testimony.check else None
 
 
+def _seen(record: RankRecord, testimony: Testimony, told: Sequence[Entry]) -> RankRecord:
+    if testimony.state is State.ENDED and has_ended(told, Stage.WATCH.value):
+        # Its last check was one that looked on, of which a user knows nothing.
+        known = "" if AT_ITS_END in record.reason else f"; it {AT_ITS_END}"
+        return msgspec.structs.replace(record, reason=record.reason + known)
+    return msgspec.structs.replace(record, last_seen=last_seen(testimony))
+
+
 def testimony_told(told: Sequence[Entry], known: Testimony) -> Testimony:
     """Return ``known``, what a living rank said, with what it raised on its way."""
     crash = next((each for each in told if isinstance(each, Crashed)), None)
     unkept = next((each.unkept for each in told if isinstance(each, Ended) and each.unkept), "")
-    base = msgspec.structs.replace(known, unkept=unkept)
+    agent = known.agent or _silent_agent(told)
+    base = msgspec.structs.replace(known, unkept=unkept, agent=agent)
     if crash is None:
         return base
     return msgspec.structs.replace(
@@ -70,6 +81,14 @@ def testimony_told(told: Sequence[Entry], known: Testimony) -> Testimony:
         order=crash.order,
         went_on=crash.went_on,
     )
+
+
+def _silent_agent(told: Sequence[Entry]) -> Agent | None:
+    """Return the rank's agent, if it was silent when the rank last spoke of it."""
+    last = next((each for each in reversed(told) if isinstance(each, Ended | Testified)), None)
+    if isinstance(last, Testified):
+        return last.testimony.agent
+    return last.agent if last else None
 
 
 def testimony_on_files(
@@ -132,17 +151,37 @@ def _record(
 
 
 def _came_through(
-    seat: int, told: Sequence[Entry], judgements: Sequence[Judgement], backend: str
+    seat: int,
+    told: Sequence[Entry],
+    reasons: Mapping[int, str],
+    broken: Mapping[int, str],
+    backend: str,
 ) -> RankRecord:
     record = _record(told, backend, RankOutcome.OK, Ruling(Kind.THROUGH, ""))
-    crashed = [f"{each.record.id} raised" for each in judgements if seat in each.crashed_ranks]
-    blamed = [
-        f"{finding.id}: {finding.title}"
-        for judgement in judgements
-        for finding in judgement.findings
-        if finding.severity is Severity.ERROR and record.rank in finding.ranks
-    ]
-    reasons = [*crashed, *blamed]
-    if not reasons:
+    reason = broken.get(seat) or reasons.get(record.rank, "")
+    if not reason:
         return record
-    return msgspec.structs.replace(record, outcome=RankOutcome.FAILED, reason=reasons[0])
+    return msgspec.structs.replace(record, outcome=RankOutcome.FAILED, reason=reason)
+
+
+def _broken(judgements: Iterable[Judgement]) -> dict[int, str]:
+    """Return by seat the first check that raised there."""
+    found: dict[int, str] = {}
+    for each in judgements:
+        for seat in each.crashed_ranks:
+            found.setdefault(seat, f"{each.record.id} raised")
+    return found
+
+
+def blamed(findings: Iterable[Finding]) -> dict[int, str]:
+    """Return by rank the first error that names it, as the reason of one that came through."""
+    found: dict[int, str] = {}
+    for each in findings:
+        for rank in each.ranks if each.severity is Severity.ERROR else ():
+            found.setdefault(rank, blame(each))
+    return found
+
+
+def blame(finding: Finding) -> str:
+    """Return a finding as the reason of a rank's outcome."""
+    return f"{finding.id}: {finding.title}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import msgspec
@@ -12,9 +12,12 @@ import msgspec
 from ddpcheck.check import Check, Context, Facts, Skip
 from ddpcheck.engine.entries import Crashed, Entry, Measured, Refused, Skipped
 from ddpcheck.errors import DdpcheckError
+from ddpcheck.measures.stack_lines import is_users
 
 # What the user's code may do to end itself is its outcome, and must not end the rank.
 RAISED_BY_CODE = (Exception, SystemExit)
+# Of an exception's frames so many are told, the last ones.
+KEPT_FRAMES = 6
 
 
 def outcome_of(check: Check, context: Context) -> Entry:
@@ -39,4 +42,23 @@ def outcome(check_id: str, measure: Callable[[], Facts], started: float) -> Entr
 def crash_of(what: str, error: BaseException) -> Crashed:
     """Return the record of what was raised in a check, or beside one."""
     line = f"{type(error).__name__}: {' '.join(str(error).split())[:500]}"
-    return Crashed(what, line, "".join(traceback.format_exception(error, limit=-6)))
+    return Crashed(what, line, "".join(_told(traceback.TracebackException.from_exception(error))))
+
+
+def _told(error: traceback.TracebackException) -> Iterator[str]:
+    """Return the last frames of each exception, after the user's own line that led to them."""
+    seen: set[int] = set()
+    waiting: list[traceback.TracebackException | None] = [error]
+    while waiting:
+        each = waiting.pop()
+        if each is not None and id(each) not in seen:
+            seen.add(id(each))
+            each.stack = _shortened(each.stack)
+            waiting += [each.__cause__, each.__context__]
+    return error.format()
+
+
+def _shortened(stack: traceback.StackSummary) -> traceback.StackSummary:
+    early, late = list(stack[:-KEPT_FRAMES]), list(stack[-KEPT_FRAMES:])
+    own = [] if any(is_users(each.filename) for each in late) else early
+    return traceback.StackSummary.from_list([*[e for e in own if is_users(e.filename)][-1:], *late])

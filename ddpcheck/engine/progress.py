@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from ddpcheck.engine.judging import Judgement
 from ddpcheck.engine.plan import Step
 from ddpcheck.finding import Severity
+from ddpcheck.measures.agents import LEFT_ALONE, fix_of, silence_of
 from ddpcheck.measures.moments import Apart
+from ddpcheck.measures.testimony import Agent
 from ddpcheck.measures.words import spans
 
 
@@ -18,6 +20,12 @@ def show_apart(apart: Apart) -> None:
         f"ddpcheck: the replicas of the model differ from step {apart.step} on (rank "
         f"{spans(apart.ranks)}), seen in step {apart.seen_in}; the report will have more\n"
     )
+    sys.stderr.flush()
+
+
+def show_silent_agent(agent: Agent) -> None:
+    """Write that nobody looks after the ranks of this host, while they still run."""
+    sys.stderr.write(f"ddpcheck: {silence_of(agent)}: {LEFT_ALONE}; {fix_of(agent)}\n")
     sys.stderr.flush()
 
 

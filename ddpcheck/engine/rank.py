@@ -13,18 +13,25 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ddpcheck.catalogue import catalogue, select
+import msgspec
+
 from ddpcheck.check import Meeting
+from ddpcheck.engine.agents import look_above
 from ddpcheck.engine.alone import place_of, report_alone
 from ddpcheck.engine.channel import Assignment, Channel, End
+from ddpcheck.engine.chosen import chosen
 from ddpcheck.engine.entries import Journal
 from ddpcheck.engine.group import presence
 from ddpcheck.engine.leader import ASSIGNMENT, Leader, OnReport, Task
+from ddpcheck.engine.lookout import Lookout
 from ddpcheck.engine.neighbours import machine
 from ddpcheck.engine.plan import Step, probe_deadline_s, steps_of, steps_of_watching
+from ddpcheck.engine.progress import show_silent_agent
 from ddpcheck.engine.roll import Muster
+from ddpcheck.engine.same_settings import settings_told
 from ddpcheck.engine.sentinel import Post, Sentinel
 from ddpcheck.engine.signals import SignalMail
+from ddpcheck.engine.storeless import Storeless
 from ddpcheck.engine.whereabouts import Whereabouts
 from ddpcheck.engine.work import LEADER_SLACK_S, RankWork
 from ddpcheck.errors import ExitCode, LaunchError, UsageError
@@ -46,7 +53,7 @@ from ddpcheck.settings import RunSettings, WatchSettings
 from ddpcheck.watch import flight
 
 if TYPE_CHECKING:
-    from ddpcheck.engine.watching import Eyes
+    from ddpcheck.engine.eyes import Eyes
 
 
 def run_rank(settings: RunSettings, run_id: str, on_report: OnReport) -> int:
@@ -87,13 +94,13 @@ def task_of(
     muster: Muster | None = None,
 ) -> Task:
     """Return what there is to lead, for a rank that begins now."""
-    chosen = select(catalogue(), settings.select, settings.skip)
+    checks = chosen(settings)
     watches = isinstance(settings, WatchSettings)
     return Task(
         who=who,
         settings=settings,
-        steps=steps_of_watching(chosen) if watches else steps_of(chosen),
-        last_words=chosen,
+        steps=steps_of_watching(checks) if watches else steps_of(checks),
+        last_words=checks,
         run_id=run_id,
         deadline_s=probe_deadline_s(settings.deadline_s, settings.profile, who.world_size),
         began=time.monotonic(),
@@ -131,7 +138,9 @@ class Rank:
         self._channel = Channel(self._store)
         self._where = Whereabouts()
         self._has_left = False
+        self._storeless = Storeless(task, self._where)
         self._beside: Sentinel | None = None
+        self._lookout: Lookout | None = None
         self._leader = Leader(lambda: Channel(self._new_store()), task)
 
     def run(self) -> int:
@@ -156,7 +165,10 @@ class Rank:
         self._mail.close()
 
     def _arrive(self) -> None:
-        self._present = presence(self._who, self._task.settings.backend)
+        settings = self._task.settings
+        told = settings_told(settings, self._task.last_words)
+        present = presence(self._who, settings.backend)
+        self._present = msgspec.structs.replace(present, settings=told)
         here = machine()
         self._member = member = self._channel.arrive(self._present, os.getpid(), here)
         self._post = Post(
@@ -166,9 +178,15 @@ class Rank:
             deadline_s=self._task.deadline_s,
             lead=self._leader.start,
         )
+        tell = show_silent_agent if self._who.local_rank == 0 else None
+        self._where.agent = look_above(os.environ, self._who.host, tell)
         sentinel_channel = Channel(self._new_store())
-        self._beside = Sentinel(sentinel_channel, self._post, self._where, self._mail)
+        self._beside = Sentinel(
+            sentinel_channel, self._post, self._where, self._mail, self._storeless
+        )
         self._beside.start()
+        looks = [self._storeless.look, *([self._where.agent.look] if self._where.agent else [])]
+        self._lookout = Lookout(looks)
         if self._who.rank == 0 and self._channel.succeed("", member):
             self._leader.start()
 
@@ -176,6 +194,10 @@ class Rank:
         self._where.retire()
         if self._beside is not None:
             self._beside.join()
+        if self._lookout is not None:
+            self._lookout.close()
+        if self._where.agent is not None:
+            self._where.agent.close()
 
     def _leave(self) -> None:
         """Let all that is beside the main thread end, once; nothing of the run is left then."""
@@ -215,8 +237,8 @@ class Rank:
         journal.write([self._present])
         ranks = Path(assignment.run_dir) / "ranks"
         self._where.keep_files(ranks / f"{seat}.box", ranks / f"{seat}.stack")
-        self._post.run_dir = assignment.run_dir
-        self._post.journal = journal
+        self._post.run_dir = self._storeless.run_dir = assignment.run_dir
+        self._post.journal = self._storeless.journal = journal
         self._post.seats = tuple(assignment.seats)
         steps: tuple[Step, ...] = tuple(self._task.steps)
         settings = self._task.settings

@@ -6,11 +6,19 @@ import os
 import time
 from collections.abc import Sequence
 
+from ddpcheck.engine.channel import STOP, Channel
 from ddpcheck.engine.entries import Present
+from ddpcheck.engine.same_settings import difference_of
 from ddpcheck.launch.identity import Identity
 from ddpcheck.machine.processes import ranks_here
 from ddpcheck.report import Run
 from ddpcheck.settings import RunSettings
+
+PAUSE_S = 0.01
+# A process that has its number is about to write its name.
+NAME_S = 0.1
+# A rank that is seen to be starting is looked for this often.
+LOOK_S = 0.5
 
 
 def seats_of(claimed: Sequence[int], world_size: int) -> list[int]:
@@ -51,6 +59,45 @@ class Muster:
         return ""
 
 
+class RollCall:
+    """Waits for the processes of a job, on the leader's channel."""
+
+    def __init__(self, channel: Channel, muster: Muster, world_size: int) -> None:
+        self._channel = channel
+        self._muster = muster
+        self._world_size = world_size
+
+    def call(self, until: float) -> list[Present]:
+        """Return those that came: all, or as many as did by ``until``, in monotonic seconds.
+
+        One that is seen to be starting then is waited for a while longer.
+        """
+        last = until + self._muster.start_s
+        while not self._all_came() and not self._channel.has(STOP):
+            now = time.monotonic()
+            if now > until and now < last and self._muster.is_one_starting(self.members()):
+                until = now + LOOK_S
+            elif now > until:
+                break
+            time.sleep(PAUSE_S)
+        return self.members()
+
+    def members(self) -> list[Present]:
+        """Return who has told its name so far, in the order of arrival."""
+        names = self._names()
+        self._channel.poll(names, NAME_S)
+        told = self._channel.read([name for name in names if self._channel.has(name)])
+        return [entry for entries in told for entry in entries if isinstance(entry, Present)]
+
+    def _all_came(self) -> bool:
+        # On a busy machine one may stand for long between taking its number and telling its name.
+        names = self._names()
+        return len(names) >= self._world_size and self._channel.poll(names, 0.0)
+
+    def _names(self) -> list[str]:
+        return [f"member/{member}" for member in range(self._channel.arrivals())]
+
+
 def described(run_id: str, settings: RunSettings, who: Identity, members: Sequence[Present]) -> Run:
     """Return the record of a run of these members; it begins now, ``who`` leads it."""
     has_gpus = all(member.gpus for member in members)
@@ -69,16 +116,17 @@ def described(run_id: str, settings: RunSettings, who: Identity, members: Sequen
         duration_s=0.0,
         versions=leading.versions,
         target=settings.target,
+        configuration=settings.configuration if settings.configuration.file else None,
     )
 
 
 def refusal_of(members: Sequence[Present], settings: RunSettings) -> str:
     """Return why these members cannot do what was asked, or ''.
 
-    Where only some of them see a GPU, the run begins: its checks name the others, and the cause.
+    They cannot where they were asked different things. Where only some of them see a GPU, the run begins: its checks name the others, and the cause.
     """
     if settings.backend != "nccl" or any(member.gpus for member in members):
-        return ""
+        return difference_of(members)
     first = min(members, key=lambda member: member.rank)
     return (
         f"--backend nccl: rank {first.rank} on {first.host} sees no GPU ({first.blindness}), nor "

@@ -14,6 +14,7 @@ from ddpcheck import jsontext
 from ddpcheck.engine.assembly import RUN_NAME
 from ddpcheck.errors import ReportError
 from ddpcheck.report import Report, Run, write_report
+from ddpcheck.secrecy.redaction import redacted, redacted_text
 
 # Stands in a run directory, until the run has a report, when its parent was made for it.
 FIRST_NAME = ".first"
@@ -46,7 +47,7 @@ def make_run_dir(report_dir: str, run_id: str) -> Path:
 def note_start(run: Run, run_dir: Path) -> None:
     """Write down what was asked for, so that a report can be assembled after any crash."""
     with suppress(OSError):
-        (run_dir / RUN_NAME).write_bytes(jsontext.encode(run))
+        (run_dir / RUN_NAME).write_bytes(jsontext.encode(redacted(run)))
 
 
 def keep_report(report: Report, run_dir: Path) -> Path:
@@ -64,8 +65,24 @@ def keep_report(report: Report, run_dir: Path) -> Path:
             continue
         if place == run_dir:
             point_latest_to(run_dir)
+        hide_in_stacks(run_dir)
         return path
     return run_dir
+
+
+def hide_in_stacks(run_dir: Path) -> None:
+    """Take secrets, as in a path, out of the stacks that faulthandler has written there.
+
+    They keep their length: a rank that still runs goes on writing where it was.
+    """
+    for file in (run_dir / "ranks").glob("*.stack"):
+        with suppress(OSError):
+            before = file.read_bytes()
+            text = before.decode(errors="surrogateescape")
+            after = redacted_text(text).encode(errors="surrogateescape")
+            if after != before:
+                with file.open("r+b") as stream:
+                    stream.write(after.ljust(len(before)))
 
 
 def spare_dir(run_dir: Path) -> Path:

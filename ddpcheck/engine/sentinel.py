@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -17,10 +16,9 @@ from ddpcheck.engine.outcomes import testimony_on_files
 from ddpcheck.engine.plan import PAUSE_S, silence_s
 from ddpcheck.engine.signals import SignalMail
 from ddpcheck.engine.stacks import answer_here
+from ddpcheck.engine.storeless import Storeless, leave_at_once
 from ddpcheck.engine.whereabouts import Whereabouts
 from ddpcheck.errors import ExitCode
-from ddpcheck.launch.error_file import leave_cause
-from ddpcheck.launch.exit_codes import leave_exit_code
 from ddpcheck.launch.host import ENDED
 from ddpcheck.measures.testimony import State, Testimony
 
@@ -58,7 +56,15 @@ class Post:
 class Sentinel:
     """Watches the main thread and the neighbours, with a store client of its own."""
 
-    def __init__(self, channel: Channel, post: Post, where: Whereabouts, mail: SignalMail) -> None:
+    def __init__(
+        self,
+        channel: Channel,
+        post: Post,
+        where: Whereabouts,
+        mail: SignalMail,
+        storeless: Storeless,
+    ) -> None:
+        self._storeless = storeless
         self._thread = threading.Thread(target=self._run, name="ddpcheck sentinel", daemon=True)
         self._channel = channel
         self._post = post
@@ -97,17 +103,14 @@ class Sentinel:
             end = self._watch()
         except RuntimeError:
             # The store is gone, so no verdict can be heard any more.
-            end = End(ExitCode.INCOMPLETE)
+            end = self._storeless.conclude(self._signal)
         waits = end is not None and self._post.member in end.kept_waiting
         if end is not None and waits and end.goes_on:
             self._spare(end.exit_code)
             return
         if end is None or (not waits and self._where.retirement in self._wait_for_retirement()):
             return
-        leave_cause(os.environ, end.cause)
-        leave_exit_code(os.environ, end.exit_code)
-        sys.stdout.flush()
-        os._exit(end.exit_code)
+        leave_at_once(end)
 
     def _spare(self, exit_code: int) -> None:
         """Let the script go on; of the run nothing is left that would hear a signal."""
@@ -141,6 +144,7 @@ class Sentinel:
                 if self._channel.has(ENDED):
                     self._end_the_condemned(self._channel.read_message(ENDED, End))
                 return None
+            self._storeless.turns += 1
             now = time.monotonic()
             if now - last > beat_s + self._post.deadline_s / 2:
                 self._where.note_stop(now - last)

@@ -15,9 +15,9 @@ from datetime import timedelta
 from importlib import metadata
 from pathlib import Path
 
-from ddpcheck.catalogue import catalogue, select
 from ddpcheck.check import Context, Meeting
 from ddpcheck.engine.assembly import Ranks, build_report, judge_testimonies
+from ddpcheck.engine.chosen import chosen
 from ddpcheck.engine.entries import Entry, Present
 from ddpcheck.engine.rundir import keep_report, make_run_dir, new_run_id
 from ddpcheck.engine.unmet import failed_meeting, judged_unmet
@@ -50,7 +50,7 @@ def report_unstarted(
     }
     guilty = [seat for node in error.missing for seat in _seats(node, nproc)] or list(present)
     context = _context(settings, present[min(present)], meeting)
-    checks = select(catalogue(), settings.select, settings.skip)
+    checks = chosen(settings)
     judgements = [judged_unmet(each, context, guilty) for each in checks if not each.is_inquest]
     judgements += judge_testimonies(checks, {})  # ranks that never ran came through nothing
     run = _described(settings, list(present.values()))
@@ -113,4 +113,5 @@ def _described(settings: RunSettings, present: Sequence[Present]) -> Run:
         duration_s=0.0,
         versions=present[0].versions,
         target=settings.target,
+        configuration=settings.configuration if settings.configuration.file else None,
     )

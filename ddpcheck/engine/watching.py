@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Thread
 from typing import Any
 
 from ddpcheck.check import Stage
-from ddpcheck.engine.blackbox import GROUPS_SUFFIX, BlackBox
+from ddpcheck.engine.blackbox import GROUPS_SUFFIX
 from ddpcheck.engine.channel import Decision, End
 from ddpcheck.engine.entries import Ended, Entry, Refused, Skipped
+from ddpcheck.engine.eyes import Eyes, eyes
 from ddpcheck.engine.group import abort_group
-from ddpcheck.engine.groups import Groups
 from ddpcheck.engine.plan import UNBOUNDED_S
 from ddpcheck.engine.probing import RAISED_BY_CODE, crash_of, outcome
 from ddpcheck.engine.progress import show_stop
@@ -28,9 +28,8 @@ from ddpcheck.launch.own_ranks import STARTS_OWN
 from ddpcheck.measures.moments import Moments
 from ddpcheck.settings import WatchSettings
 from ddpcheck.target.live import Trained
-from ddpcheck.watch.calls import recorded_calls
-from ddpcheck.watch.hooks import Hooks
 from ddpcheck.watch.own_ranks import OwnRanks
+from ddpcheck.watch.raised import telling
 from ddpcheck.watch.rendezvous import Rendezvous
 from ddpcheck.watch.script import run_script, show_raised, status_of
 from ddpcheck.watch.stream import EventStream
@@ -40,54 +39,6 @@ SCRIPT = f"{Stage.WATCH.value}/script"
 READ_S = 2.0
 NOTHING_YET = "the script stood still before it trained anything"
 BEHIND = "the device has not come to its numbers: it waits in a collective before them"
-
-
-@dataclass
-class Relay:
-    """Takes calls down wherever they are to be noted by now, if anywhere."""
-
-    box: BlackBox | None = None
-
-    def enter_call(self, what: str, site: str) -> Any:
-        """Note that the main thread enters a collective."""
-        return self.box.enter_call(what, site) if self.box else None
-
-    def leave_call(self, call: Any) -> None:
-        """Note that it has left this collective."""
-        if self.box and call is not None:
-            self.box.leave_call(call)
-
-
-@dataclass(frozen=True)
-class Eyes:
-    """What looks on, whether or not it is known yet which rank this is."""
-
-    hooks: Hooks
-    relay: Relay
-    groups: Groups
-    recording: AbstractContextManager[None]
-
-    def open(self) -> None:
-        """Look on from here; nobody is told until the hooks are given a stream."""
-        self.hooks.install()
-        self.recording.__enter__()
-        self.groups.install()
-
-    def close(self) -> None:
-        """Look on no longer."""
-        self.hooks.close()
-        self.groups.close()
-        self.recording.__exit__(None, None, None)
-
-
-def eyes(steps: int = 0, on_enough: Callable[[], None] = lambda: None) -> Eyes:
-    """Return what looks on, and calls ``on_enough`` after so many steps of a process that is no rank."""
-    hooks, relay = Hooks(lambda _: EventStream({}), steps, on_enough), Relay()
-    groups = Groups(lambda *told: hooks.stream().emit(*told), None)
-    recording = recorded_calls(
-        relay, groups, begins=hooks.called, returned=hooks.meetings.told, made=hooks.meetings.made
-    )
-    return Eyes(hooks, relay, groups, recording)
 
 
 @dataclass
@@ -170,9 +121,10 @@ class WatchWork(RankWork):
     def raised(self, error: BaseException) -> None:
         """Let the others know, who may wait for this rank, unless the report has come."""
         if self._code is None:
-            self._hooks.raised(error)
+            told = telling(error)
+            self._hooks.raised(told)
             self._has_raised = True
-            self._crashed(crash_of(SCRIPT, error))
+            self._crashed(crash_of(SCRIPT, told))
 
     def _is_in_group(self) -> bool:
         # What an observer raises is no matter of the script's, nor of its group.
@@ -187,6 +139,16 @@ class WatchWork(RankWork):
     def on_built(self, live: Trained) -> None:
         """Know it of what is not placed first."""
         self._trains_on(live.device)
+
+    def on_drained(self, _feed: object) -> None:
+        """Tell what must outlive this process: gloo aborts who goes on to another collective."""
+        (step,) = self.steps
+        told: dict[str, Entry] = {}
+        for check in step.observers:
+            if check.is_kept:
+                self._read(told, check.id)
+        with suppress(RuntimeError):  # the store may have gone
+            self.channel.tell(f"kept/{self.seat}", told.values())
 
     def _trains_on(self, device: str) -> None:
         if device != self.context.device:
@@ -303,9 +265,10 @@ class WatchWork(RankWork):
             )
         midway = "" if at_end else self.watch.then
         called = (self.whereabouts.box.digest, midway, self._eyes.groups.digests())
-        last = Ended(step.stage.value, self.journal.broken, *called)
+        agent = self.whereabouts.silent_agent
+        last = Ended(step.stage.value, self.journal.broken, *called, agent=agent)
+        self.journal.write([last])  # before the store, which may not answer any more
         self.channel.tell(f"{step.stage.value}/{self.seat}", [*told, last])
-        self.journal.write([last])
         if at_end:
             abort_group()  # as the end of the process would: peers that wait for it fail at once
         self.channel.hear(f"decision/{step.stage.value}", Decision, UNBOUNDED_S)

@@ -11,14 +11,16 @@ from collections.abc import Callable
 from contextlib import suppress
 from io import TextIOWrapper
 from pathlib import Path
+from typing import NamedTuple
 
+from ddpcheck.engine.agents import AgentAbove
 from ddpcheck.engine.blackbox import BlackBox
 from ddpcheck.engine.entries import Crashed, Entry
 from ddpcheck.engine.groups import Groups
 from ddpcheck.engine.stacks import answer_in, answer_no_more, stack_of, waiting_call
 from ddpcheck.engine.standstill import Standstill
 from ddpcheck.measures.moments import Moments
-from ddpcheck.measures.testimony import State, Testimony
+from ddpcheck.measures.testimony import Agent, State, Testimony
 from ddpcheck.watch import flight
 
 # So long after its deadline, a process whose GIL is held is ended by faulthandler's own thread.
@@ -28,6 +30,21 @@ PATIENCE_S = 3.0
 # A process whose sentinel has spoken is ended so by its own hand only when all else has failed.
 LAST_RESORT_S = 20.0
 LONGEST_S = 24 * 3600.0
+# A rank that was at a stop may come to its next check before anybody asks what held the others up.
+REMEMBERED_S = 5.0
+
+
+class Stop(NamedTuple):
+    """For how long the whole process did nothing, in which check, and when that was over."""
+
+    seconds: float
+    check: str
+    over: float
+
+    @property
+    def is_recent(self) -> bool:
+        """Return whether it can be what an inquest of now is about."""
+        return time.monotonic() - self.over < REMEMBERED_S
 
 
 class Whereabouts:
@@ -42,8 +59,9 @@ class Whereabouts:
         self.box = BlackBox(None)
         self.groups: Groups | None = None  # of a watched script
         self.standstill: Standstill | None = None
-        self._stood_s = 0.0
+        self._stop = Stop(0.0, "", float("-inf"))
         self.seen_so_far: Callable[[], list[Entry]] | None = None
+        self.agent: AgentAbove | None = None
         self.moments_since: Callable[[int], Moments | None] | None = None
         self._lock = threading.Lock()
         self._stack_file: TextIOWrapper | None = None
@@ -69,7 +87,6 @@ class Whereabouts:
         with self._lock:
             self.check, self.until = check, time.monotonic() + deadline_s
             self.entered += 1
-            self._stood_s = 0.0
             self._end_after(deadline_s + PATIENCE_S)
         self.box.enter_check(check)
 
@@ -97,7 +114,8 @@ class Whereabouts:
 
     def note_stop(self, seconds: float) -> None:
         """Note that the whole process did nothing for so long, most of what the check has."""
-        self._stood_s = max(self._stood_s, round(seconds, 1))
+        if not self._stop.is_recent or seconds > self._stop.seconds:
+            self._stop = Stop(round(seconds, 1), self.check, time.monotonic())
 
     def hurry(self, grace_s: float) -> None:
         """Allow the check that runs now no more than ``grace_s`` from here on."""
@@ -129,10 +147,16 @@ class Whereabouts:
         """Return how many collectives were called, on any group."""
         return self.box.count + (self.groups.count if self.groups else 0)
 
+    @property
+    def silent_agent(self) -> Agent | None:
+        """Return the agent that started this rank, if it is silent now."""
+        return self.agent.silent if self.agent else None
+
     def testimony(self, interrupted_by: str = "") -> Testimony:
         """Return what there is to say of this rank right now."""
         recorded = flight.recorded_calls()
         groups = self.groups.told() if self.groups else ()
+        stop = self._stop if self._stop.is_recent else None
         if self.crash is not None:
             return Testimony(
                 state=State.RAISED,
@@ -140,10 +164,13 @@ class Whereabouts:
                 error=self.crash.error,
                 stack=self.crash.stack,
                 order=self.crash.order,
+                stood_s=stop.seconds if stop else 0.0,
+                stood_in=stop.check if stop else "",
                 calls=self.box.flight.calls,
                 recorded=recorded,
                 sequence=flight.sequence_number(),
                 groups=groups,
+                agent=self.silent_agent,
             )
         frame = sys._current_frames().get(self._main or 0)
         pending = next((call.what for call in recorded if not call.done), "")
@@ -153,7 +180,8 @@ class Whereabouts:
             state=State.BUSY if self.busy else State.ENDED,
             check=self.check,
             overran=self.overran or self.stands,
-            stood_s=self._stood_s if self.busy else 0.0,
+            stood_s=stop.seconds if stop else 0.0,
+            stood_in=stop.check if stop else "",
             stack=stack_of(frame) if self.busy else "",
             waits_in=(pending or waiting_call(frame)) if self.busy else "",
             interrupted_by=interrupted_by,
@@ -162,6 +190,7 @@ class Whereabouts:
             sequence=flight.sequence_number(),
             digest=self.box.digest,
             groups=groups,
+            agent=self.silent_agent,
         )
 
     def _end_after(self, seconds: float) -> None:

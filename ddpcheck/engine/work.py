@@ -61,6 +61,9 @@ class RankWork:
     def __post_init__(self) -> None:
         self.channel = Channel(self.store)
         self.factory: Factory | None = None
+        # What the training raised, until all is told: its frames hold the loader, whose workers take
+        # seconds to end where one of them has died, in whatever check the memory is collected.
+        self._held: BaseException | None = None
         self.context = Context(
             rank=self.seat,
             local_rank=self.who.local_rank,
@@ -96,12 +99,15 @@ class RankWork:
     def _go_through_the_stages(self) -> None:
         for step in self._steps_to_take():
             entries = self._stage(step)
-            told = [
-                *entries,
-                Ended(step.stage.value, self.journal.broken, self.whereabouts.box.digest),
-            ]
-            self.channel.tell(f"{step.stage.value}/{self.seat}", told)
-            self.journal.write(told[-1:])
+            last = Ended(
+                step.stage.value,
+                self.journal.broken,
+                self.whereabouts.box.digest,
+                agent=self.whereabouts.silent_agent,
+            )
+            self.journal.write([last])  # before the store, which may not answer any more
+            self.channel.tell(f"{step.stage.value}/{self.seat}", [*entries, last])
+            self._held = None
             patience_s = step.deadline_s(self.assignment.deadline_s) + LEADER_SLACK_S
             decision = self.channel.hear(f"decision/{step.stage.value}", Decision, patience_s)
             if decision is None or not decision.go:
@@ -182,6 +188,7 @@ class RankWork:
             yield Refused(f"rank {self.seat}: {error}")
             return
         except RAISED_BY_CODE as error:
+            self._held = error
             yield self._crashed(crash_of(TRAINING, error))
         finally:
             self.whereabouts.leave()

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from types import FrameType
 
 from ddpcheck.launch.exit_codes import VARIABLE, exit_code_of_ranks, kept_exit_codes
 from ddpcheck.launch.nodes import meet_nodes
@@ -25,9 +28,26 @@ def launch_with_agent(
     command = [*agent_command(options, nproc), "-m", "ddpcheck", *arguments]
     with kept_exit_codes() as codes:
         environment = agent_environment(os.environ) | {VARIABLE: str(codes)}
-        with subprocess.Popen(command, env=environment) as agent:
+        with subprocess.Popen(command, env=environment) as agent, _sigterm_for(agent):
             ended = agent.wait()
         return exit_code_of_ranks(codes, ended)
+
+
+@contextmanager
+def _sigterm_for(agent: subprocess.Popen[bytes]) -> Generator[None]:
+    """Let SIGTERM reach the agent, which has its ranks come to their end: they would train on.
+
+    Ctrl-C reaches it by itself, as everything in front of a terminal.
+    """
+
+    def pass_on(number: int, _frame: FrameType | None) -> None:
+        agent.send_signal(number)
+
+    before = signal.signal(signal.SIGTERM, pass_on)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def agent_command(options: LaunchOptions, nproc: int) -> list[str]:

@@ -10,18 +10,25 @@ import warnings
 from contextlib import suppress
 from datetime import timedelta
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import NoReturn
 
 from ddpcheck.launch.endings import REQUESTS_TO_END
 from ddpcheck.launch.identity import Identity
 from ddpcheck.launch.stores import TCPStore
+from ddpcheck.machine.ports import STORE_NAME
 
 # The keys of all runs; after it comes the attempt of the launcher.
 KEYS = "ddpcheck"
 # Marks a store that a rank of this job has opened, with the name of its host.
 HOSTED = "hosted"
+# Holds the attempt of the run that was begun last in the store.
+BEGUN = f"{KEYS}/begun"
 # Holds the end of a run, for all its ranks to hear.
 ENDED = "ended"
+# Count the processes that came to a run, and the beats of all of them.
+ARRIVALS = "arrivals"
+PULSE = "pulse"
 LOOK_S = 0.1
 # After the verdict, those that have not said farewell are not waited for longer.
 LEAVE_S = 3.0
@@ -72,6 +79,8 @@ def _be_host(who: Identity, timeout_s: float, answer: int) -> NoReturn:
     for number in REQUESTS_TO_END:
         signal.signal(number, signal.SIG_IGN)
     rank = os.getppid()
+    with suppress(OSError):  # not where /proc is read-only; it is only for whoever looks
+        Path("/proc/self/comm").write_text(STORE_NAME)
     # Whoever reads the rank's output must not wait for this process.
     null = os.open(os.devnull, os.O_RDWR)
     for standard in range(3):
@@ -87,6 +96,7 @@ def _be_host(who: Identity, timeout_s: float, answer: int) -> NoReturn:
         )
     except RuntimeError:  # the port is taken: by another rank, or by a stranger
         os._exit(1)
+    store.set(BEGUN, who.attempt)
     store.set(f"{KEYS}/{who.attempt}/{HOSTED}", who.host)
     os.write(answer, b"1")
     os.close(answer)
@@ -103,12 +113,12 @@ def _stay(store: TCPStore, keys: str, rank: int, deadline_s: float) -> None:
         now = time.monotonic()
         if store.check([f"{keys}/{ENDED}"]):
             ended_at = ended_at or now
-            members = range(store.add(f"{keys}/arrivals", 0))
+            members = range(store.add(f"{keys}/{ARRIVALS}", 0))
             left = store.check([f"{keys}/farewell/{member}" for member in members])
             if left or now - ended_at > LEAVE_S:
                 return
         elif os.getppid() != rank:
-            count = store.add(f"{keys}/pulse", 0)
+            count = store.add(f"{keys}/{PULSE}", 0)
             if count != beats:
                 beats, heard_at = count, now
             if now - heard_at > deadline_s + SILENT_S:

@@ -52,27 +52,39 @@ class Departure:
         return ending(self.exit_code)
 
 
+@dataclass(frozen=True)
+class Patience:
+    """For how long ranks are waited for.
+
+    silence_s: when all are stopped. stop_s: when they were asked to end. with_the_good: whether one
+    that has left with exit code 0 hurries nobody.
+    """
+
+    silence_s: float = float("inf")
+    stop_s: float = FOLLOW_S
+    with_the_good: bool = False
+
+
+HURRY = Patience()
+
+
 def launch_local(
     rank_main: RankMain,
     argument: object,
     world_size: int,
-    silence_s: float = float("inf"),
-    *,
-    patient: bool = False,
+    patience: Patience = HURRY,
 ) -> Ending:
     """Run ``rank_main(argument)`` in ``world_size`` local ranks; return how each ended.
 
     A rank that has not followed ``FOLLOW_S`` after the first departure is ended, and not among
-    them; so are all when they are stopped for ``silence_s``. With ``patient``, one that has left
-    with exit code 0 hurries nobody. Ctrl-C gives the ranks
-    ``FOLLOW_S`` to come to their end, and so does SIGTERM; a second one gives them none, and
-    is raised.
+    them. Ctrl-C has the ranks come to their end, and so does SIGTERM; a second one gives them no
+    time, and is raised.
     """
 
     def environs(port: int) -> list[dict[str, str]]:
         return [rank_environment(rank, world_size, port) for rank in range(world_size)]
 
-    watch = partial(_Watch, silence_s=silence_s, patient=patient)
+    watch = partial(_Watch, patience=patience)
     return _launch(rank_main, argument, environs, watch)
 
 
@@ -82,7 +94,7 @@ def launch_script(script_main: RankMain, argument: object, is_over: Callable[[],
     It finds the port of the store in its environment, as ``STORE_PORT``. Once ``is_over`` says so,
     it is ended like a rank that has not followed the others, and so is all that it has started.
     """
-    watch = partial(_Watch, silence_s=float("inf"), patient=True, is_over=is_over)
+    watch = partial(_Watch, patience=Patience(with_the_good=True), is_over=is_over)
     return _launch(script_main, argument, lambda port: [{STORE_PORT: str(port)}], watch)
 
 
@@ -201,16 +213,13 @@ class _Watch:
         self,
         ranks: Sequence[ForkServerProcess],
         host: Connection,
-        silence_s: float,
-        *,
-        patient: bool,
+        patience: Patience,
         is_over: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._patient = patient
+        self._patience = patience
         self._is_over = is_over
         self._ranks = ranks
         self._host = host
-        self._silence_s = silence_s
         self._waiting = {process.sentinel: rank for rank, process in enumerate(ranks)}
         self._departures: list[Departure] = []
         self._until = float("inf")
@@ -231,7 +240,7 @@ class _Watch:
         return Ending(tuple(self._departures), stopped_by)
 
     def _pass_on(self, number: signal.Signals) -> None:
-        self._until = min(self._until, time.monotonic() + FOLLOW_S)
+        self._until = min(self._until, time.monotonic() + self._patience.stop_s)
         for process in self._ranks:
             if process.pid is not None and process.is_alive():
                 os.kill(process.pid, number)
@@ -247,7 +256,7 @@ class _Watch:
             self._departures.append(departure)
             with suppress(OSError):  # the store's host may have gone first
                 self._host.send((process.pid, departure.ended_by))
-            if departure.exit_code or not self._patient:
+            if departure.exit_code or not self._patience.with_the_good:
                 self._until = min(self._until, time.monotonic() + FOLLOW_S)
         if self._until == float("inf") and self._is_over():
             self._until = time.monotonic() + FOLLOW_S
@@ -258,7 +267,7 @@ class _Watch:
         now = time.monotonic()
         if not all(_is_stopped(self._ranks[rank]) for rank in self._waiting.values()):
             self._moving_at = now
-        if now - self._moving_at > self._silence_s:
+        if now - self._moving_at > self._patience.silence_s:
             self._until = now
 
 

@@ -12,10 +12,10 @@ from datetime import timedelta
 import psutil
 
 from ddpcheck.errors import MeetingError
-from ddpcheck.launch.host import ENDED, HOSTED, KEYS, host_beside
+from ddpcheck.launch.host import ARRIVALS, BEGUN, ENDED, HOSTED, KEYS, PULSE, host_beside
 from ddpcheck.launch.identity import Identity
 from ddpcheck.launch.stores import PrefixStore, Store, TCPStore
-from ddpcheck.machine.ports import owner_of, owner_pid, why_not_opened
+from ddpcheck.machine.ports import STORE_NAME, owner_of, owner_pid, why_not_opened
 from ddpcheck.network.reach import Reach, Reached, reach
 
 # Between two tries, at first and at last: a thousand ranks that all try ten times a second would
@@ -27,9 +27,19 @@ HANDSHAKE_S = 5.0
 TRY_S = 2.0
 # A name may become known a moment after its host has started, as in Kubernetes.
 NAME_S = 10.0
+# Who has begun a run arrives in it, and beats there, within this time.
+BEGINNING_S = 5.0
 GOLDEN_RATIO = 0.6180339887
 # Between opening a port and listening at it pass microseconds: what is silent for so long is held.
 HELD_S = 5.0
+NO_STORE = (
+    "it accepts connections, and does not answer as a store: a proxy or sidecar (Istio: "
+    "annotate the pods with sidecar.istio.io/inject: 'false'), or another program"
+)
+MUTE_STORE = (
+    "the store there accepts connections, and does not answer in time: its process is at a stop, "
+    "or this machine has too few cores for what runs on it"
+)
 # How an attempt ends when what has the port is not the store of this job.
 OF_STRANGERS = (Reached.SILENT, Reached.CLOSED, Reached.OTHER)
 
@@ -73,22 +83,49 @@ def in_own_run(store: Store, who: Identity) -> Identity:
 
     A launcher's store outlives a run: a second command of the same ranks finds the first one's
     keys there. One that comes late to a run that lacks it belongs to that run.
+
+    torchrun's agents count restarts each by itself, so that the ranks of one start may not agree on
+    the attempt: they all take part in the run that the first of them has begun.
     """
     run = who
     outlives = who.store_is_hosted or who.launcher == "ray"
     while outlives and _is_over(PrefixStore(key_prefix(run), store), who.world_size):
         attempt, _, number = run.attempt.partition(".")
         run = replace(run, attempt=f"{attempt}.{int(number or 0) + 1}")
+    begun = store.compare_set(BEGUN, "", run.attempt).decode()
+    while begun != run.attempt:
+        other = replace(run, attempt=begun)
+        if _is_gathering(store, other):
+            return other
+        begun = store.compare_set(BEGUN, begun, run.attempt).decode()
     return run
 
 
+def _is_gathering(store: Store, who: Identity) -> bool:
+    """Return whether processes that live wait for others in the run of this attempt."""
+    run = PrefixStore(key_prefix(who), store)
+    until = time.monotonic() + BEGINNING_S
+    pulse = run.add(PULSE, 0)
+    while not run.check([ENDED]) and run.add(ARRIVALS, 0) < who.world_size:
+        if run.add(PULSE, 0) != pulse:
+            return True
+        if time.monotonic() > until:
+            return False
+        time.sleep(RETRY_S)
+    return False
+
+
 def _is_over(run: Store, world_size: int) -> bool:
-    return run.check([ENDED]) and run.add("arrivals", 0) >= world_size
+    return run.check([ENDED]) and run.add(ARRIVALS, 0) >= world_size
 
 
 def store_host(store: Store, who: Identity) -> str:
     """Return the host whose rank opened the store, or '' when a launcher did."""
-    return "" if who.store_is_hosted else store.get(_mark(who)).decode()
+    if who.store_is_hosted:
+        return ""
+    if not store.check([_mark(who)]):  # its agent counts other restarts
+        who = replace(who, attempt=store.get(BEGUN).decode())
+    return store.get(_mark(who)).decode()
 
 
 def join_store(who: Identity, timeout_s: float) -> TCPStore:
@@ -102,15 +139,15 @@ def join_store(who: Identity, timeout_s: float) -> TCPStore:
     thread.start()
     thread.join(timeout_s + RETRY_S)
     if not made:
-        raise _cannot_meet(
-            who,
-            "it accepts connections, and does not answer as a store: a proxy or sidecar (Istio: "
-            "annotate the pods with sidecar.istio.io/inject: 'false'), or another program",
-            Reached.SILENT,
-        )
+        raise _cannot_meet(who, MUTE_STORE if _is_stores(who) else NO_STORE, Reached.SILENT)
     if isinstance(made[0], RuntimeError):
         raise _cannot_meet(who, str(made[0]).splitlines()[0], Reached.CLOSED)
     return made[0]
+
+
+def _is_stores(who: Identity) -> bool:
+    """Return whether a run's store on this machine has the port, which is only slow then."""
+    return who.is_on_master and STORE_NAME in owner_of(who.master_port)
 
 
 def key_prefix(who: Identity) -> str:
@@ -193,11 +230,19 @@ def _mark(who: Identity) -> str:
 
 def _wait_for_mark(store: TCPStore, who: Identity, until: float) -> bool:
     pauses = pauses_s(who.rank)
-    while not store.check([_mark(who)]):
+    while not store.check([_mark(who)]) and not _is_begun_by_others(store, who):
         if time.monotonic() > until:
             return False
         time.sleep(max(0.0, min(next(pauses), until - time.monotonic())))
     return True
+
+
+def _is_begun_by_others(store: TCPStore, who: Identity) -> bool:
+    """Return whether ranks of this start, whose agent counts other restarts, opened the store."""
+    if not store.check([BEGUN]):
+        return False
+    begun = replace(who, attempt=store.get(BEGUN).decode())
+    return begun != who and store.check([_mark(begun)]) and _is_gathering(store, begun)
 
 
 def _cannot_meet(who: Identity, reason: str, kind: Reached) -> MeetingError:

@@ -6,9 +6,11 @@ Imports only: a process that has run tensor operations has threads, and must not
 import atexit
 import gc
 import os
+from contextlib import suppress
 from importlib import import_module
 
 from ddpcheck.catalogue import catalogue
+from ddpcheck.errors import CatalogueError
 
 MODULES = (
     "torch._dynamo",  # DDP and the optimizers import it on first use
@@ -40,7 +42,8 @@ def import_once() -> None:
     gc.disable()
     for name in MODULES:
         import_module(name)
-    catalogue()
+    with suppress(CatalogueError):  # who needs it tells of it
+        catalogue()
     # Collections in a forked rank would touch, and so copy, every page that holds an object.
     gc.freeze()
     gc.enable()

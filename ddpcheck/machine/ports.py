@@ -24,6 +24,8 @@ OPTIONS_WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")
 # What the owner does with a port where it does not listen: the reader would look for a listener.
 BOUND = ", bound to it without listening"
 JOINED = ", connected through it"
+# What the process is called, in 15 characters at most, that hosts the store of a run.
+STORE_NAME = "ddpcheck store"
 
 
 def owner_of(port: int) -> str:
@@ -112,7 +114,8 @@ def program_of(command: Sequence[str]) -> str:
 
 def _described(pid: int) -> str:
     process = psutil.Process(pid)
-    command = program_of(process.cmdline()) or process.name()
+    name = process.name()
+    command = name if name == STORE_NAME else program_of(process.cmdline()) or name
     age_s = time.time() - process.create_time()
     return f"pid {pid} of user {process.username()}, {_age(age_s)} old ({command})"
 

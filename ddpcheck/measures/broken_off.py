@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ddpcheck.measures.testimony import ABORTED, State, Testimony
+from ddpcheck.measures.words import spans
 
 # gloo aborts a process whose part of a collective is of another size than its peer's (an exception
 # of its own thread, op.preamble.length in transport/tcp/pair.cc), and the peer says this.
@@ -19,8 +20,12 @@ def parted(told: Mapping[int, Testimony]) -> dict[int, str]:
     left = {r: t for r, t in told.items() if _raised(t, PEER_LEFT)}
     if not aborted or not left:
         return {}
-    inside = {rank: f"was broken off in {each.waits}" for rank, each in aborted.items()}
-    return inside | dict.fromkeys(left, "lost its peer in another call")
+    inside = {
+        rank: f"was in {each.waits} when gloo aborted it: what came there was another call's"
+        for rank, each in aborted.items()
+    }
+    theirs = f"was in another call, and lost its connection to rank {spans(aborted)}"
+    return inside | dict.fromkeys(left, theirs)
 
 
 def came_too_late(told: Mapping[int, Testimony]) -> dict[int, str]:

@@ -28,14 +28,21 @@ class Copies(msgspec.Struct, frozen=True):
 
 
 class Drift(NamedTuple):
-    """The first parameter that went apart; ``step`` is the one whose gradients did it, if seen."""
+    """The first parameter that went apart; ``step`` is the one whose gradients did it, if seen.
+
+    Or it was apart ``from_start``.
+    """
 
     difference: Difference
     step: int | None
+    from_start: bool = False
 
 
 class Told(Protocol):
-    """What a rank tells: its copies, and with which ranks it shares a backward pass, or a mesh."""
+    """What a rank tells: its copies, and with which ranks it shares a backward pass, or a mesh.
+
+    ``names`` has what the script calls a parameter, as far as is known.
+    """
 
     @property
     def copies(self) -> list[Copies]: ...  # noqa: D102
@@ -43,6 +50,8 @@ class Told(Protocol):
     def joint(self) -> list[Ranks]: ...  # noqa: D102
     @property
     def meshes(self) -> list[Ranks]: ...  # noqa: D102
+    @property
+    def names(self) -> dict[str, str]: ...  # noqa: D102
 
 
 def drifts_of_declared(told: Mapping[int, Told]) -> dict[Ranks, Drift]:
@@ -56,8 +65,9 @@ def drifts_of_plain(told: Mapping[int, Told]) -> dict[Ranks, Drift]:
     """Return how parameters went apart that were alike at first, on ranks that work together."""
     meshes = {ranks for own in told.values() for ranks in own.meshes}
     joint = {ranks for own in told.values() for ranks in own.joint}
+    names = next((own.names for own in told.values()), {})
     found = {
-        ranks: _drift_of_plain(_held(told, ranks, ()), is_split=ranks in meshes)
+        ranks: _drift_of_plain(_held(told, ranks, ()), names, is_split=ranks in meshes)
         for ranks in sorted(meshes | joint)
     }
     return {ranks: each for ranks, each in found.items() if each is not None}
@@ -80,10 +90,14 @@ def _drift_of_declared(held: Mapping[int, Copies]) -> Drift | None:
         return None
     before = {rank: each.before for rank, each in held.items()}
     apart = first_difference(before, beyond=PARAMETER_RELATIVE)
-    return Drift(apart, None) if apart else _drift(held, list(next(iter(before.values()))))
+    if apart:
+        return Drift(apart, None, from_start=True)
+    return _drift(held, list(next(iter(before.values()))))
 
 
-def _drift_of_plain(held: Mapping[int, Copies], *, is_split: bool) -> Drift | None:
+def _drift_of_plain(
+    held: Mapping[int, Copies], names: Mapping[str, str], *, is_split: bool
+) -> Drift | None:
     """Return the drift of what was alike, and not zero.
 
     Without anything that is split between these ranks, all of them may go their own ways; and
@@ -92,18 +106,23 @@ def _drift_of_plain(held: Mapping[int, Copies], *, is_split: bool) -> Drift | No
     before = {rank: each.before for rank, each in held.items()}
     if not held or not (is_split or first_difference(before)):
         return None
-    found = _drift(held, _alike(before))
+    found = _drift(held, _alike(before, names))
     return found if found and found.step is not None else None
 
 
-def _alike(before: Mapping[int, Sketches]) -> list[str]:
-    """Return the names of what is equal bit by bit: zeros are of all kinds of parameters."""
+def _alike(before: Mapping[int, Sketches], names: Mapping[str, str]) -> list[str]:
+    """Return the names of what is equal bit by bit: zeros are of all kinds of parameters.
+
+    The bias of a matrix that is split may be split as well, and be alike by its seed.
+    """
     first, *others = before.values()
-    return [
-        name
+    equal = {
+        name: all(name in each and each[name].digest == own.digest for each in others)
         for name, own in first.items()
-        if own.norm and all(name in each and each[name].digest == own.digest for each in others)
-    ]
+    }
+    module = {name: names.get(name, name).rpartition(".")[0] for name in equal}
+    split = {module[name] for name, is_equal in equal.items() if not is_equal} - {""}
+    return [n for n, own in first.items() if own.norm and equal[n] and module[n] not in split]
 
 
 def _drift(held: Mapping[int, Copies], names: Collection[str]) -> Drift | None:

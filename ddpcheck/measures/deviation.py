@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from ddpcheck.measures.testimony import Call
+from ddpcheck.measures.words import spans
 
 # Ranks may bring, or be recorded with, other sizes in these.
 UNEVEN = ("all_to_all", "alltoall", "gather", "scatter", "broadcast_object", "_object")
@@ -76,7 +77,9 @@ def _difference(call: Call, made: Mapping[int, Call]) -> str:
     where = f" at {call.site}" if call.site else ""
     others = Counter(each.what for each in made.values() if each.what != call.what)
     other = others.most_common(1)[0][0]
-    return f"called {call.what}{where} as collective {call.number}, where others called {other}"
+    who = spans(rank for rank, each in made.items() if each.what == other)
+    number = f"its collective number {call.number}"
+    return f"called {call.what}{where} as {number}, where rank {who} called {other}"
 
 
 def other_count(calls: Mapping[int, Collection[Call]]) -> dict[int, Deviation]:

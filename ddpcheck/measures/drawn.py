@@ -8,7 +8,8 @@ import msgspec
 
 from ddpcheck.measures.peers import grouped
 
-KINDS = ("torch", "random", "numpy")
+# Of the process, and those that a dataset keeps.
+KINDS = ("torch", "random", "numpy", "the dataset's own")
 # A few fetches may agree before ranks come apart, or after they were seeded for something else.
 LEAST_FETCHES_COUNT = 3
 # A draw for the whole batch, such as a size that all ranks are to share, is no augmentation.

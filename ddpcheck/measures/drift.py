@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple, Protocol
 
 from ddpcheck.measures.sketch import Difference, Sketch, first_apart, first_difference
+
+# Replicas are equal bit by bit; where kernels are not deterministic, but for some last places.
+ROUNDING_UNITS = 1.0
 
 
 class Replica(Protocol):
@@ -62,12 +65,22 @@ def first_drift(replicas: Mapping[int, Replica]) -> Drift | None:
                 apart, f"gradients of step {step} are not synchronized", "gradient of", step
             )
     one = replicas[min(replicas)]
-    known = sum(bool(gradients) for gradients in one.gradients[: since or compared])
+    known = sum(after.name in gradients for gradients in one.gradients[: since or compared])
     though = f", though gradients were equal in the first {known}" if known else ""
     steps = one.steps
     when = f"from step {since - 1} on" if since else f"after {steps} steps"
     step = since - 1 if since else compared
     return Drift(after, f"parameters differ {when}{though}", "parameter", step)
+
+
+def odd_ones(fewer: tuple[int, ...], group: Collection[int]) -> tuple[tuple[int, ...], str]:
+    """Return the ranks to name where nothing else tells whose fault it is, and what to say of it.
+
+    Of two that differ, or of two halves, neither is the odd one: all are named.
+    """
+    if 2 * len(fewer) < len(group):
+        return fewer, ""
+    return tuple(sorted(group)), "nobody can say which rank is right"
 
 
 def _come_together(norms: Mapping[int, Sequence[str]], since: int) -> bool:

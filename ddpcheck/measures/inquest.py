@@ -26,12 +26,15 @@ from typing import NamedTuple
 from ddpcheck.measures.broken_off import came_too_late, parted
 from ddpcheck.measures.deviation import deviants, other_count, other_digest, other_place
 from ddpcheck.measures.testimony import ABORTED, State, Testimony
-from ddpcheck.measures.waiting import in_vain, is_receiving, is_under_way, unlike_in_group
+from ddpcheck.measures.waiting import in_vain, is_in_transfer, is_under_way, unlike_in_group
+from ddpcheck.measures.words import known_as
 
 # What launchers, schedulers and users send to end a job.
 ASKED = ("SIGTERM", "SIGINT", "SIGHUP")
 # ddpcheck's own code for a run that was cut short: that rank left because others could not go on.
 LEFT_AS_TOLD = "exit code 4"
+# Of a rank that will call no more collectives.
+AT_ITS_END = "came to its script's end"
 
 
 class Kind(StrEnum):
@@ -128,22 +131,23 @@ def _went_by_itself(each: Testimony) -> bool:
 
 
 def _blamed(each: Testimony) -> Ruling:
-    where = f" in {each.check}" if each.check else ""
+    where = f" in {known_as(each.check)}" if each.check else ""
+    if each.stood_s and (each.state is not State.RAISED or each.is_victim):
+        where = f" in {known_as(each.stood_in or each.check)}"
+        return Ruling(Kind.STALLED, f"was at a stop for {each.stood_s:.1f} s{where}")
     if each.state is State.RAISED:
         return _raised(each)
     if each.state is State.STOPPED:
         return Ruling(Kind.STALLED, f"is stopped by a signal{where}")
     if each.state is State.SILENT:
         return Ruling(Kind.STALLED, f"fell silent{where}: {each.ended_by or 'no sign of life'}")
-    if each.state is State.BUSY:
-        return Ruling(Kind.STALLED, f"was at a stop for {each.stood_s:.1f} s{where}")
     if each.state is State.GARBLED:
-        return Ruling(Kind.LOST, f"told something of {each.check} that cannot be read")
+        return Ruling(Kind.LOST, f"told something of {known_as(each.check)} that cannot be read")
     return Ruling(Kind.LOST, f"{_end_of(each)}{where}")
 
 
 def _raised(each: Testimony) -> Ruling:
-    return Ruling(Kind.RAISED, f"raised in {each.check}: {each.error}")
+    return Ruling(Kind.RAISED, f"raised in {known_as(each.check)}: {each.error}")
 
 
 def _end_of(each: Testimony) -> str:
@@ -162,7 +166,7 @@ def _outside(told: Mapping[int, Testimony]) -> dict[int, Ruling]:
         if behind:
             return behind
     return {
-        rank: Ruling(Kind.STALLED, f"overran its deadline in {each.check}")
+        rank: Ruling(Kind.STALLED, f"overran its deadline in {known_as(each.check)}")
         for rank, each in late.items()
     }
 
@@ -170,7 +174,7 @@ def _outside(told: Mapping[int, Testimony]) -> dict[int, Ruling]:
 def _in_groups(told: Mapping[int, Testimony]) -> dict[int, Ruling]:
     """Return those that others wait for in vain in a group that a script has made."""
     vain = in_vain(told)
-    kind = Kind.STALLED if all(is_receiving(told[rank]) for rank in vain) else Kind.OTHER_CALL
+    kind = Kind.STALLED if all(is_in_transfer(told[rank]) for rank in vain) else Kind.OTHER_CALL
     return {
         rank: Ruling(Kind.ABSENT_FROM_CALL, reason)
         if told[rank].state is State.ENDED
@@ -197,7 +201,7 @@ def _by_reach(told: Mapping[int, Testimony], reach: Mapping[int, int]) -> dict[i
     ended = [rank for rank, each in told.items() if each.state is State.ENDED]
     call = next((told[rank].waits for rank in ahead if told[rank].waits), "a collective")
     if 2 * len(ahead) < len(reach) and set(ended) >= set(reach) - set(ahead):
-        reason = f"entered {call} as collective {highest}, which no other rank has"
+        reason = f"entered {call} as its collective number {highest}; no other rank made so many"
         return {rank: Ruling(Kind.OTHER_CALL, reason) for rank in ahead}
     if len(ended) == len(ahead) == 1 == len(told) - 1 and told[ahead[0]].is_watched:
         return _one_and_the_other(ahead[0], ended[0], call)
@@ -211,10 +215,10 @@ def _by_reach(told: Mapping[int, Testimony], reach: Mapping[int, int]) -> dict[i
 
 def _one_and_the_other(waiting: int, ended: int, call: str) -> dict[int, Ruling]:
     """Return the ruling where one made a call too many or the other one too few: it is not known."""
-    extra = f"waits in {call}, which the other did not enter"
+    extra = f"waits in {call}, which rank {ended} did not enter"
     return {
         waiting: Ruling(Kind.OTHER_CALL, extra, is_sure=False),
-        ended: Ruling(Kind.OTHER_CALL, "came to the script's end", is_sure=False),
+        ended: Ruling(Kind.OTHER_CALL, f"{AT_ITS_END} without {call}", is_sure=False),
     }
 
 
@@ -240,7 +244,9 @@ def _not_there(told: Mapping[int, Testimony]) -> dict[int, Ruling]:
         return {}
     usual = Counter(each.waits for each in waiting.values()).most_common(1)[0][0]
     elsewhere = {
-        rank: Ruling(Kind.STALLED, f"is in {each.check}, and not in {usual}, where others wait")
+        rank: Ruling(
+            Kind.STALLED, f"is in {known_as(each.check)}, and not in {usual}, where others wait"
+        )
         for rank, each in told.items()
         if each.state is State.BUSY and not each.waits
     }
@@ -276,7 +282,7 @@ def _gave_up(told: Mapping[int, Testimony]) -> dict[int, Ruling]:
 
 
 def _without_peers(each: Testimony) -> Ruling:
-    return Ruling(Kind.RAISED, f"lost its peers in {each.check}: {each.error}")
+    return Ruling(Kind.RAISED, f"lost its peers in {known_as(each.check)}: {each.error}")
 
 
 def _of_the_rest(
@@ -293,14 +299,14 @@ def _of_the_rest(
 
 
 def _waited(each: Testimony, names: str) -> Ruling:
-    where = f" in {each.check}" if each.check else ""
+    where = f" in {known_as(each.check)}" if each.check else ""
     if each.state is State.GONE:
         return Ruling(Kind.WAITED, f"ended after {names}{where}")
     return Ruling(Kind.WAITED, f"waited for {names}{where}")
 
 
 def _without_culprit(each: Testimony, asked: str) -> Ruling:
-    where = f" in {each.check}" if each.check else ""
+    where = f" in {known_as(each.check)}" if each.check else ""
     if asked or (each.state is State.BUSY and not each.overran):
         by = each.ended_by or each.interrupted_by or asked or "the end of the run"
         return Ruling(Kind.INTERRUPTED, f"interrupted by {by}{where}")

@@ -13,6 +13,7 @@ draws; with 8 of them one of eight goes wrong.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from math import exp, log, sqrt
 from statistics import median, quantiles
@@ -95,14 +96,22 @@ def log_ratios(took_s: Mapping[int, Sequence[float]]) -> dict[int, list[float]]:
     Empty where there is one rank. A logarithm, so that of two ranks none is favoured.
     """
     count = min(len(own) for own in took_s.values())
+    if len(took_s) == 1 or not count:
+        return {}
+    # Sorted once, not once a rank: there may be thousands.
+    ordered = [sorted(own[at] for own in took_s.values()) for at in range(count)]
     return {
-        rank: [
-            log(own[at] / median(other[at] for peer, other in took_s.items() if peer != rank))
-            for at in range(count)
-        ]
+        rank: [log(own[at] / median_without(ordered[at], own[at])) for at in range(count)]
         for rank, own in took_s.items()
-        if len(took_s) > 1 and count
     }
+
+
+def median_without(ordered: Sequence[float], one: float) -> float:
+    """Return the median of sorted values but ``one`` of them, of which there are two or more."""
+    place = bisect_left(ordered, one)
+    left = len(ordered) - 1
+    low, high = ((left - 1) // 2, left // 2)
+    return (ordered[low + (low >= place)] + ordered[high + (high >= place)]) / 2
 
 
 def error_of_median(values: Sequence[float]) -> float:

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from ddpcheck.measures.words import listed
+
 # How far a measured dispersion may lie above what is expected, in its standard deviations: 5 are
 # passed by chance in one of 200 trainings at most (two ranks, one moment), far more rarely by more.
 SURE_DEVIATIONS = 5.0
@@ -24,7 +26,9 @@ class Mean(msgspec.Struct, frozen=True, array_like=True):
 
     Of its ``targets`` it is over ``counted``, in so many ``runs`` (0 where these were not counted);
     ``gradient`` came to it. ``by_hand``: the script divides by ``counted`` itself; ``targets`` are
-    the values that it sums, 0 where that is not known.
+    the values that it sums, 0 where that is not known. On its way to the average of the ranks the
+    gradient was multiplied by ``factor`` more. ``line`` is that of the function, or of the backward
+    pass where the mean is taken ``by_hand``, at the line ``made_at`` then, if that is known.
     """
 
     line: int
@@ -35,6 +39,8 @@ class Mean(msgspec.Struct, frozen=True, array_like=True):
     runs: int
     gradient: float
     by_hand: bool = False
+    factor: float = 1.0
+    made_at: int | None = None
 
     @property
     def is_scattered(self) -> bool:
@@ -57,14 +63,38 @@ def whole_count(number: float) -> int | None:
 def misplaced_share(means: Sequence[Mean]) -> float:
     """Return how much of the ranks' weight lies elsewhere than in one mean over all, 0 to 1.
 
-    In DDP's average a rank's weight is the gradient that comes to its mean; in one mean over all
-    targets it is its part of them. 0 where there are none, or no finite gradient.
+    In the average a rank's weight is the gradient that comes to its mean; in one mean over all
+    targets it is its part of them. Where a script multiplies gradients later, by hooks say, it may
+    be to make this right, or for another end: the better of both counts.
     """
-    targets = sum(each.counted for each in means)
-    weight = sum(abs(each.gradient) for each in means)
+    counted = [each.counted for each in means]
+    plain = [each.gradient for each in means]
+    multiplied = [each.gradient * each.factor for each in means]
+    return min(_misplaced(plain, counted), _misplaced(multiplied, counted))
+
+
+def _misplaced(weights: Sequence[float], counted: Sequence[int]) -> float:
+    """Return the misplaced part; 0 where there are no targets, or no finite weights."""
+    targets, weight = sum(counted), sum(map(abs, weights))
     if not targets or not 0.0 < weight < math.inf:
         return 0.0
-    return sum(abs(abs(m.gradient) / weight - m.counted / targets) for m in means) / 2
+    pairs = zip(weights, counted, strict=True)
+    return sum(abs(abs(own) / weight - count / targets) for own, count in pairs) / 2
+
+
+def in_words(means: Mapping[int, Mean]) -> str:
+    """Return what ranks' means are over, such as "2 of 10 targets on rank 0, 8 of 10 on rank 1"."""
+    told: list[str] = []
+    for rank, mean in means.items():
+        known = mean.targets and not mean.by_hand
+        noun = (
+            ""
+            if told
+            else f" target{'' if (mean.targets if known else mean.counted) == 1 else 's'}"
+        )
+        of = f" of {mean.targets}" if known else ""
+        told.append(f"{mean.counted}{of}{noun} on rank {rank}")
+    return listed(told)
 
 
 def may_be_chance(counts: Sequence[Sequence[int]]) -> bool:

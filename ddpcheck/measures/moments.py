@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from ddpcheck.measures.drift import odd_ones
 from ddpcheck.measures.sketch import minority
 
 Group = tuple[int, ...]
@@ -62,5 +63,6 @@ class Comparison:
                 self._over.add(group)
                 moments.clear()
                 # Norms that differ from the start may be those of GPUs of several models.
-                return Apart(number - 1, minority(said), latest - 1) if number else None
+                ranks, _ = odd_ones(minority(said), said)
+                return Apart(number - 1, ranks, latest - 1) if number else None
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from statistics import median_high
 from typing import TypeVar
 
@@ -41,3 +41,11 @@ def grouped(told: Mapping[int, Value]) -> dict[Value, list[int]]:
     for rank in sorted(told):
         groups.setdefault(told[rank], []).append(rank)
     return groups
+
+
+def are_linked(ranks: Sequence[int], links: Collection[Sequence[int]]) -> bool:
+    """Return whether each of the ranks is linked with the others, or by others, as in a chain."""
+    linked = {ranks[0]}
+    for _ in links:
+        linked.update(rank for link in links if linked & set(link) for rank in link)
+    return linked >= set(ranks)

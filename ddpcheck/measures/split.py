@@ -9,7 +9,9 @@ class StepSplit(msgspec.Struct, frozen=True, kw_only=True):
     """One rank's median step in wall seconds; ``comm_s`` is the all-reduces' whole time.
 
     ``step_s`` is the wall clock around the whole step; the parts are measured within it, on
-    a GPU by events on its stream.
+    a GPU by events on its stream. ``steps_s`` has the wall seconds of every step that was measured:
+    how much they vary, and ``core_waits`` which part of the time may have been lost by waiting for a
+    core. Reports of older versions have neither.
     """
 
     data_s: float
@@ -20,6 +22,8 @@ class StepSplit(msgspec.Struct, frozen=True, kw_only=True):
     step_s: float
     comm_s: float
     steps: int
+    steps_s: tuple[float, ...] = ()
+    core_waits: float = 0.0
 
     @property
     def parts_s(self) -> float:

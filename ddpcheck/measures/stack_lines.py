@@ -15,7 +15,14 @@ FRAME = re.compile(r'^\s*File "([^"]+)", line (\d+),? in (\S+)', re.MULTILINE)
 # Installed packages, Python's own library and ddpcheck's package; "<frozen runpy>" and its like.
 OWN = re.escape(f"{Path(__file__).parents[1]}/")
 NOT_THE_USERS = re.compile(rf"^<|/(site|dist)-packages/|/lib/python3[^/]*/|^{OWN}")
+# As a Location is written; places without a folder's path from the root are of libraries.
+PLACE = re.compile(r"^(/.+):(\d+)(?: in (\S+))?$")
 INNERMOST_FIRST = "most recent call first"
+
+
+def is_users(file: str) -> bool:
+    """Return whether a file of code is neither installed, nor Python's, nor ddpcheck's."""
+    return not NOT_THE_USERS.search(file)
 
 
 def users_place(stack: str) -> Location | None:
@@ -23,8 +30,14 @@ def users_place(stack: str) -> Location | None:
     frames = FRAME.findall(stack)
     if INNERMOST_FIRST in stack:
         frames.reverse()
-    own = [frame for frame in frames if not NOT_THE_USERS.search(frame[0])]
+    own = [frame for frame in frames if is_users(frame[0])]
     return Location(own[-1][0], int(own[-1][1]), own[-1][2]) if own else None
+
+
+def place_of(told: str) -> Location | None:
+    """Return the place that a text such as "/train.py:12 in main" tells, None where it is none."""
+    found = PLACE.match(told)
+    return Location(found[1], int(found[2]), found[3] or "") if found else None
 
 
 def told_places(told: Mapping[int, Testimony], ranks: Iterable[int]) -> str:

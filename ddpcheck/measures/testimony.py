@@ -36,10 +36,16 @@ PEER_ERRORS = ("RuntimeError", "Dist")
 # torch itself called something, to carry out what a script or FSDP asked for.
 MAKING = "making of groups"
 BY_TORCH = " by torch"
+# What follows on the name of a collective of a checkpoint that a thread writes beside the training.
+ASIDE = "in async_save's thread"
+# Where torch's distributed checkpoints call theirs.
+CHECKPOINTS = "checkpoint/utils.py"
 # Where ranks wait for those that are still in the training.
 MEETING = "rehearsal/meeting-after-the-training"
 
 
+# Of a rank that neither speaks nor has anybody on its machine to speak for it.
+NO_SIGN = "no sign of life from it"
 # How the names begin of what a watched script is in; and how libraries end a process that they give
 # up: when a peer is gone, or their own watchdog's time is over.
 WATCHED = "watch/"
@@ -100,17 +106,38 @@ def between(sender: int, receiver: int) -> str:
     return f"{BETWEEN}{sender} {receiver}"
 
 
+class Silence(StrEnum):
+    """Why nothing is heard of an agent."""
+
+    NONE = ""
+    STOPPED = "stopped"  # its process is stopped by a signal
+    GONE = "gone"  # its process has ended, and its ranks live
+
+
+class Agent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The launcher's process that started ranks on a host, torchrun's, and how long it is silent.
+
+    ``since`` is the time of day at which that was first seen.
+    """
+
+    host: str
+    pid: int
+    silence: Silence = Silence.NONE
+    silent_s: float = 0.0
+    since: str = ""
+
+
 class Testimony(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What one rank did last.
 
     ``order``: the how-manieth, from 1, of all ranks' ends and exceptions this one was; 0 when
     it has none. ``went_on``: what it raised left the process group whole. ``ended_by``: a signal's name or an exit code, where known. ``waits_in``: the
-    collective that its main thread is inside. ``stood_s`` is how long its whole process did nothing
-    in this check, where that was most of the time that it had. ``calls`` are the last collectives of the check
+    collective that its main thread is inside. ``stood_s`` is how long its whole process did nothing,
+    just before and in the check ``stood_in``, where that was most of the time that it had. ``calls`` are the last collectives of the check
     as Python called them, ``recorded`` those of the world group as torch's Flight Recorder
     has them, DDP's own included; ``sequence`` is how many the process group itself has counted.
     ``digest`` stands for all that Python called. ``groups`` has the calls on other groups, in a
-    watched script. All are empty where nothing went wrong.
+    watched script. ``agent`` is the one that started the rank, where it is silent. All are empty where nothing went wrong.
     """
 
     state: State = State.ENDED
@@ -121,6 +148,7 @@ class Testimony(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     order: int = 0
     stack: str = ""
     stood_s: float = 0.0
+    stood_in: str = ""
     waits_in: str = ""
     interrupted_by: str = ""
     unkept: str = ""
@@ -130,11 +158,12 @@ class Testimony(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     sequence: int = 0
     digest: str = ""
     groups: tuple[GroupCalls, ...] = ()
+    agent: Agent | None = None
 
     @property
     def is_watched(self) -> bool:
         """Return whether it was in a script of the user's."""
-        return self.check.startswith(WATCHED)
+        return f"{self.check}/".startswith(WATCHED)  # a stage alone, where the check is not known
 
     @property
     def is_victim(self) -> bool:

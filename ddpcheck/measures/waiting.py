@@ -12,6 +12,7 @@ from ddpcheck.measures.words import spans
 WORLD = ""
 # How a rank is seen to wait for what another one sends: in recv itself, or by a handle.
 _RECEIVING = ("recv", "irecv", "wait")
+_SENDING = "send"
 
 
 class Wait(NamedTuple):
@@ -27,6 +28,16 @@ def is_receiving(own: Testimony) -> bool:
     return own.waits.startswith(_RECEIVING)
 
 
+def is_sending(own: Testimony) -> bool:
+    """Return whether a rank waits for another one to take what it sends."""
+    return own.waits.startswith(_SENDING)
+
+
+def is_in_transfer(own: Testimony) -> bool:
+    """Return whether a rank waits for one other rank, and not in a collective."""
+    return is_receiving(own) or is_sending(own)
+
+
 def waits_of(told: Mapping[int, Testimony]) -> dict[int, Wait]:
     """Return what each rank waits in for other members of a group, as far as it is known."""
     found: dict[int, Wait] = {}
@@ -35,7 +46,7 @@ def waits_of(told: Mapping[int, Testimony]) -> dict[int, Wait]:
         for group in (*_sorted(each.groups), _world(each, told)):
             call = next((call for call in group.calls if not call.done), None)
             if group.is_between:
-                call = _unsent(rank, told, group)
+                call = _unmatched(rank, told, group)
             if call is not None and group.name != MAKING:
                 others = [other for other in _members(group, told) if other != rank]
                 absent = [
@@ -49,13 +60,13 @@ def _sorted(groups: Collection[GroupCalls]) -> list[GroupCalls]:
     return sorted(groups, key=lambda each: (each.is_of_script, not each.is_between))
 
 
-def _unsent(rank: int, told: Mapping[int, Testimony], group: GroupCalls) -> Call | None:
-    """Return the first transfer that a rank waits to receive and that has not been sent."""
-    sender = group.ranks[0] if group.ranks else rank
-    if sender == rank or not is_receiving(told[rank]):
+def _unmatched(rank: int, told: Mapping[int, Testimony], group: GroupCalls) -> Call | None:
+    """Return the first transfer that a rank waits in and that the other side has not called."""
+    if not group.ranks or not (is_sending if rank == group.ranks[0] else is_receiving)(told[rank]):
         return None
-    sent = _reach(told[sender], group) if sender in told else 0
-    return next((call for call in group.calls if call.number > sent), None)
+    other = next(each for each in group.ranks if each != rank)
+    called = _reach(told[other], group) if other in told else 0
+    return next((call for call in group.calls if call.number > called), None)
 
 
 def _members(group: GroupCalls, told: Mapping[int, Testimony]) -> tuple[int, ...]:
@@ -157,6 +168,12 @@ def _calls_on(own: Testimony, name: str) -> tuple[Call, ...]:
 
 
 def _waiting(wait: Wait) -> str:
+    if wait.group.is_between and wait.absent[0] == wait.group.ranks[-1]:
+        place = f" at {wait.call.site}" if wait.call.site else ""
+        other = wait.absent[0]
+        return (
+            f"sends transfer {wait.call.number} to rank {other}{place}, which has not asked for it"
+        )
     if wait.group.is_between:
         asked = f", asked for at {wait.call.site}," if wait.call.site else ","
         transfer = f"its transfer {wait.call.number} from rank {wait.absent[0]}"

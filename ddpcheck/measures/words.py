@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 SHOWN_COUNT = 8  # a reader wants no more of anything in a line
 UNIT_BYTES = 1024
@@ -16,9 +16,32 @@ def listed(words: Iterable[object], between: str = ", ") -> str:
     return between.join([*told[:SHOWN_COUNT], *([f"and {more} more"] if more > 0 else [])])
 
 
+def counted(number: int, noun: str) -> str:
+    """Return ``1 error`` or ``2 errors``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def known_as(check: str) -> str:
+    """Return what a reader calls the place a rank was in: a check by its id, or the script."""
+    return "the script" if check == "watch/script" else check
+
+
 def spans(ranks: Iterable[int]) -> str:
     """Return '0-7, 9' for the ranks 0 to 7 and 9, the first few spans of them."""
     return listed(runs(ranks))
+
+
+def ranks_told(ranks: Iterable[int]) -> str:
+    """Return ``rank 3`` or ``ranks 0-7, 9``, the first few spans of them."""
+    told = set(ranks)
+    return f"{'rank' if len(told) == 1 else 'ranks'} {spans(told)}"
+
+
+def as_options(values: Mapping[str, str]) -> str:
+    """Return names and values as the command line takes them: cpu_offload,schedule=gpipe."""
+    return ",".join(
+        name if value == "true" else f"{name}={value}" for name, value in values.items()
+    )
 
 
 def runs(numbers: Iterable[int]) -> list[str]:

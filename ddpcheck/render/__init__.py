@@ -1,19 +1,27 @@
 """From a report to text: one pure function a format.
 
-A format is a module of this package with a function ``render(report, path="") -> str``,
-where ``path`` is where the report lies, for formats that name it; adding one touches no
-other file.
+A format is a module of ``ddpcheck.render.formats`` with a function
+``render(report, path="") -> str``, where ``path`` is where the report lies, for formats that name
+it; adding one touches no other file. One that needs more than ddpcheck does also has
+``require_packages()``, which raises ReportError where that is missing. ``bad_hosts`` is called
+``bad-hosts`` on the command line.
 """
+
+from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import cast
+from types import ModuleType
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from ddpcheck.errors import ReportError
-from ddpcheck.report import Report
+from ddpcheck.render import formats as package
 
-Renderer = Callable[[Report, str], str]
+if TYPE_CHECKING:
+    from ddpcheck.report import Report
+
+Renderer: TypeAlias = "Callable[[Report, str], str]"
 
 
 def render(report: Report, format_name: str, path: str = "") -> str:
@@ -21,20 +29,25 @@ def render(report: Report, format_name: str, path: str = "") -> str:
 
     Raises ReportError, naming the formats there are, for an unknown one.
     """
-    renderer = _renderer(format_name) if format_name in _modules() else None
-    if renderer is None:
-        raise ReportError(f"no format is called '{format_name}': choose {', '.join(formats())}")
-    return renderer(report, path)
+    return cast("Renderer", _module(format_name).render)(report, path)
+
+
+def require(format_name: str) -> None:
+    """Raise ReportError where the format needs what is not installed, or is unknown.
+
+    So a run learns of it before it begins, and not when it has ended.
+    """
+    require_packages = getattr(_module(format_name), "require_packages", None)
+    if require_packages is not None:
+        require_packages()
 
 
 def formats() -> tuple[str, ...]:
-    """Return the names of all formats, sorted."""
-    return tuple(name for name in sorted(_modules()) if _renderer(name))
+    """Return the names of all formats, sorted; none of them is imported for it."""
+    return tuple(sorted(each.name.replace("_", "-") for each in iter_modules(package.__path__)))
 
 
-def _modules() -> frozenset[str]:
-    return frozenset(found.name for found in iter_modules(__path__))
-
-
-def _renderer(name: str) -> Renderer | None:
-    return cast("Renderer | None", getattr(import_module(f"{__name__}.{name}"), "render", None))
+def _module(format_name: str) -> ModuleType:
+    if format_name not in formats():
+        raise ReportError(f"no format is called '{format_name}': choose {', '.join(formats())}")
+    return import_module(f"{package.__name__}.{format_name.replace('-', '_')}")

@@ -27,13 +27,14 @@ def lines_of(checks: Sequence[CheckRecord]) -> Iterator[Line]:
 
     Those that passed and measured nothing worth a word share one as well.
     """
-    told: set[tuple[str, str, str]] = set()
+    same: dict[tuple[str, str, str], list[CheckRecord]] = {}
     for check in checks:
-        alike = [each for each in checks if _sameness(each) == _sameness(check)]
+        same.setdefault(_sameness(check), []).append(check)
+    for check in checks:
+        alike = same[_sameness(check)]
         if len(alike) < FEWEST or not _is_dull(check):
             yield _line(check)
-        elif _sameness(check) not in told:
-            told.add(_sameness(check))
+        elif alike[0] is check:
             yield _shared(alike)
 
 

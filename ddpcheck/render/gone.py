@@ -4,6 +4,8 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ddpcheck.finding import Finding, Severity
+from ddpcheck.render.words import worst_first
 from ddpcheck.report import RankOutcome, RankRecord, Report
 
 GONE = (RankOutcome.STALLED, RankOutcome.LOST)
@@ -43,3 +45,14 @@ def _gone(records: Sequence[RankRecord]) -> Gone:
 
 def _last(record: RankRecord) -> tuple[str, str]:
     return (record.last_seen.check, record.last_seen.stack) if record.last_seen else ("", "")
+
+
+def chief_finding(report: Report) -> Finding | None:
+    """Return the finding that the verdict comes from, None where it is only information.
+
+    Where ranks are gone that is one that names them, and not any worse one of others.
+    """
+    known = [each for each in worst_first(report.findings) if each.severity is not Severity.INFO]
+    gone = {rank for each in gone_ranks(report) for rank in each.ranks}
+    of_those = (each for each in known if gone & set(each.ranks))
+    return next(of_those, known[0] if known else None)

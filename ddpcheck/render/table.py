@@ -1,14 +1,15 @@
 """The table of ranks: a row for all ranks of a host that fared the same."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec import structs
 
 from ddpcheck.finding import Severity
+from ddpcheck.measures.words import counted, runs
 from ddpcheck.render.gone import GONE
-from ddpcheck.render.words import counted, one_line, rank_list, spans
+from ddpcheck.render.words import one_line, rank_list
 from ddpcheck.report import CheckOutcome, CheckRecord, RankRecord, Report
 
 # Above this many rows, equal ranks of several hosts share one.
@@ -29,6 +30,7 @@ class _Fared(NamedTuple):
 
     record: RankRecord
     cells: Sequence[str]
+    is_apart: bool
 
 
 class _Seen(NamedTuple):
@@ -42,17 +44,33 @@ class _Seen(NamedTuple):
         return list(self.checks_of)
 
 
+class RankRow(NamedTuple):
+    """A row's texts, as under the headers of a ``RankTable``, and the ranks that share it."""
+
+    ranks: Sequence[int]
+    cells: Sequence[str]
+
+
 def rank_table(report: Report) -> RankTable:
     """Return the table of ranks: who, where, each stage that was asked for, the outcome."""
-    checks_of = _checks_of(report)
-    seen = _Seen(checks_of, _counts(report))
+    headers = ["rank", "host", "device", *map(one_line, stages_of(report)), "outcome"]
+    return RankTable(headers, [list(row.cells) for row in rank_rows(report)])
+
+
+def rank_rows(report: Report, apart: Collection[int] = ()) -> list[RankRow]:
+    """Return the rows of the table of ranks; those ``apart`` share none with any others."""
+    seen = _Seen(_checks_of(report), _counts(report))
     records = _with_short_hosts(report.ranks)
-    fared = [_Fared(record, _cells(record, seen)) for record in records]
-    headers = ["rank", "host", "device", *map(one_line, checks_of), "outcome"]
-    rows = [_row(group) for group in _folded(fared, by_host=True)]
-    if len(rows) > MOST_ROWS_BY_HOST:
-        rows = [_row(group) for group in _folded(fared, by_host=False)]
-    return RankTable(headers, rows)
+    fared = [_Fared(record, _cells(record, seen), record.rank in apart) for record in records]
+    groups = _folded(fared, by_host=True)
+    if len(groups) > MOST_ROWS_BY_HOST:
+        groups = _folded(fared, by_host=False)
+    return [RankRow([each.record.rank for each in group], _row(group)) for group in groups]
+
+
+def stages_of(report: Report) -> list[str]:
+    """Return the stages of which checks were asked for, in the order of the run."""
+    return list(_checks_of(report))
 
 
 def _with_short_hosts(records: Sequence[RankRecord]) -> list[RankRecord]:
@@ -125,7 +143,7 @@ def _folded(fared: Iterable[_Fared], *, by_host: bool) -> list[list[_Fared]]:
     for each in sorted(fared, key=lambda each: each.record.rank):
         kind = each.record.device.partition(":")[0]
         host = each.record.host if by_host else ""
-        key = (host, kind, *each.cells, each.record.outcome)
+        key = (str(each.is_apart), host, kind, *each.cells, each.record.outcome)
         groups.setdefault(key, []).append(each)
     return list(groups.values())
 
@@ -147,4 +165,4 @@ def _devices(devices: Sequence[str]) -> str:
     indices = [index for device in devices if (index := device.partition(":")[2])]
     if len(set(devices)) == 1 or not all(index.isdecimal() for index in indices):
         return one_line(devices[0]) or NOTHING
-    return f"{one_line(kind)}:{','.join(spans(int(index) for index in indices))}"
+    return f"{one_line(kind)}:{','.join(runs(int(index) for index in indices))}"

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from ddpcheck.measures.words import as_options
+from ddpcheck.render.measured import rows
 from ddpcheck.render.words import one_line
 
 MILLION = 1e6
@@ -14,7 +16,27 @@ def training_lines(training: Mapping[str, Any]) -> list[str]:
     lines = [", ".join(_setup(training)), _loss(training), ", ".join(_speed(training))]
     if checkpoint := training.get("checkpoint"):
         lines.append(f"checkpoint {one_line(str(checkpoint))}")
+    lines += [_parity(row) for row in rows(training.get("parity"))]
     return [line for line in lines if line]
+
+
+def _parity(row: Mapping[str, Any]) -> str:
+    """Return one line on a strategy that was compared with one process."""
+    broken, suspect = row.get("broken") or {}, row.get("suspect") or {}
+    known = [
+        " ".join(filter(None, (_text(row.get(key), "{}") for key in ("strategy", "mesh")))),
+        _text(_options(row.get("options")), "{}"),
+        _text(row.get("precision"), "{}"),
+        _text(broken.get("kind"), "{}") + _text(broken.get("name"), " of {}"),
+        _text(broken.get("step"), "first at step {}"),
+        _text(suspect.get("name"), "farthest off {}"),
+        _text(row.get("reason"), "{}"),
+    ]
+    return f"parity {_text(row.get('result'), '{}')}: {', '.join(filter(None, known))}"
+
+
+def _options(options: Any) -> str:
+    return as_options(options) if isinstance(options, Mapping) else ""
 
 
 def _setup(training: Mapping[str, Any]) -> list[str]:

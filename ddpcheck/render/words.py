@@ -1,10 +1,10 @@
 """How a report is put into words, whatever the format."""
 
 from collections.abc import Iterable, Mapping
-from itertools import groupby
 
 from ddpcheck import __version__
 from ddpcheck.finding import Confidence, Finding, Scalar, Severity
+from ddpcheck.measures.words import counted, runs
 from ddpcheck.report import CheckOutcome, CheckRecord, RankOutcome, Report
 
 MOST_SPANS = 12
@@ -12,6 +12,9 @@ MOST_HOSTS_NAMED = 3
 CUT = "..."
 # Below ten seconds a tenth tells checks apart; above, it is noise.
 WHOLE_FROM_S = 10.0
+# More of one text is no help to a reader, and some of these formats' readers refuse it.
+LONGEST_TEXT = 4_000
+LONGEST_NAME = 250
 
 
 def one_line(text: str) -> str:
@@ -30,32 +33,23 @@ def printable(text: str) -> str:
     )
 
 
+def several_lines(text: str, most: int = LONGEST_TEXT) -> str:
+    """Return the first ``most`` characters of ``text``, its line breaks kept, all else printable."""
+    return "\n".join(printable(line) for line in clipped(text, most).splitlines())
+
+
 def clipped(text: str, most: int) -> str:
     """Return ``text``, or its start and an ellipsis, in ``most`` characters."""
     return text if len(text) <= most else text[: most - len(CUT)] + CUT
 
 
-def counted(number: int, noun: str) -> str:
-    """Return ``1 error`` or ``2 errors``."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def spans(numbers: Iterable[int]) -> list[str]:
-    """Return the runs of consecutive numbers, such as ``0-7`` and ``9``."""
-    ordered = sorted(set(numbers))
-    # Within a run, a number and its place rise together.
-    grouped = groupby(enumerate(ordered), key=lambda pair: pair[1] - pair[0])
-    runs = [[number for _, number in group] for _, group in grouped]
-    return [f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs]
-
-
 def rank_list(ranks: Iterable[int], most_spans: int = MOST_SPANS) -> str:
     """Return the ranks as ``0-7, 9``; a list of many holes is cut and counted."""
     listed = sorted(set(ranks))
-    runs = spans(listed)
-    if len(runs) <= most_spans:
-        return ", ".join(runs)
-    return f"{', '.join(runs[:most_spans])}, {CUT} ({len(listed)} in all)"
+    told = runs(listed)
+    if len(told) <= most_spans:
+        return ", ".join(told)
+    return f"{', '.join(told[:most_spans])}, {CUT} ({len(listed)} in all)"
 
 
 def where(ranks: Iterable[int], host_of: Mapping[int, str]) -> str:
@@ -64,7 +58,8 @@ def where(ranks: Iterable[int], host_of: Mapping[int, str]) -> str:
     if not listed:
         return "the whole run"
     hosts = list(dict.fromkeys(host for rank in listed if (host := host_of.get(rank, ""))))
-    named = one_line(", ".join(hosts)) if len(hosts) <= MOST_HOSTS_NAMED else f"{len(hosts)} hosts"
+    shown = ", ".join(clipped(host, LONGEST_NAME) for host in hosts[:MOST_HOSTS_NAMED])
+    named = one_line(shown) if len(hosts) <= MOST_HOSTS_NAMED else f"{len(hosts)} hosts"
     noun = "rank" if len(listed) == 1 else "ranks"
     return f"{noun} {rank_list(listed)}" + (f" ({named})" if named else "")
 
@@ -98,7 +93,7 @@ def headline(report: Report) -> str:
         f"torch {run.versions['torch']}" if run.versions.get("torch") else "",
         f"profile {run.profile}" if run.profile else "",
     ]
-    return " | ".join(one_line(part) for part in parts if part)
+    return " | ".join(one_line(clipped(part, LONGEST_NAME)) for part in parts if part)
 
 
 def verdict_line(report: Report) -> str:
@@ -108,6 +103,7 @@ def verdict_line(report: Report) -> str:
     counts = {
         "lost": ranks.count(RankOutcome.LOST),
         "stalled": ranks.count(RankOutcome.STALLED),
+        "suppressed": len(report.suppressed),
         "raised": checks.count(CheckOutcome.ERROR),
         "skipped": checks.count(CheckOutcome.SKIP),
     }
@@ -120,10 +116,24 @@ def verdict_line(report: Report) -> str:
     return ", ".join(parts)
 
 
+def statement(finding: Finding, hosts: Mapping[int, str]) -> str:
+    """Return what a finding says, in a few lines: who, what, how sure, and what to do."""
+    sure = finding.confidence is Confidence.HIGH
+    confidence = "" if sure else f", {finding.confidence.value} confidence"
+    lines = [
+        f"{where(finding.ranks, hosts)}{confidence}: {one_line(clipped(finding.title, LONGEST_TEXT))}",
+        several_lines(finding.message),
+        f"at: {one_line(clipped(str(finding.location), LONGEST_TEXT))}" if finding.location else "",
+        f"fix: {one_line(clipped(finding.fix, LONGEST_TEXT))}",
+    ]
+    return "\n".join(line for line in lines if line)
+
+
 def detail(check: CheckRecord) -> str:
     """Return what a check's line says: its summary, and the first line of its reason."""
     first = check.reason.partition("\n")[0]
-    return "; ".join(one_line(each) for each in (check.summary, first) if each)
+    told = (clipped(each, LONGEST_TEXT) for each in (check.summary, first) if each)
+    return "; ".join(map(one_line, told))
 
 
 def worst_first(findings: Iterable[Finding]) -> list[Finding]:

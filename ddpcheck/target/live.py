@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, count
 from typing import Any, Protocol, cast
@@ -21,7 +21,8 @@ class Trained(Protocol):
     """What observers may know of a training: the bare model and the wrapped one, and its device.
 
     ``optimizer`` is None as long as it has made no step, ``loader`` an empty tuple where no
-    DataLoader was seen.
+    DataLoader was seen. ``beside`` are other models in DistributedDataParallel on the same ranks, as
+    of a GAN, in the order in which they were made.
     """
 
     @property
@@ -34,6 +35,8 @@ class Trained(Protocol):
     def optimizer(self) -> torch.optim.Optimizer | None: ...  # noqa: D102
     @property
     def loader(self) -> Any: ...  # noqa: D102
+    @property
+    def beside(self) -> Sequence[DistributedDataParallel]: ...  # noqa: D102
     @property
     def device(self) -> str: ...  # noqa: D102
 
@@ -50,6 +53,7 @@ class LiveTarget:
     loss: Loss
     loader: Any
     device: str
+    beside: Sequence[DistributedDataParallel] = ()
 
     @property
     def ddp(self) -> DistributedDataParallel | None:

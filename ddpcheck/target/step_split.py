@@ -14,6 +14,7 @@ import msgspec
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
+from ddpcheck.machine.core_waits import CoreWaits
 from ddpcheck.measures.split import StepSplit
 from ddpcheck.target.live import moved, settle
 from ddpcheck.target.target import Loss
@@ -56,15 +57,16 @@ def measure_split(parts: SplitParts, batches: Iterator[Any], steps: int) -> Step
     parts.model._set_ddp_runtime_logging_sample_rate(1)  # else DDP times every 100th step only
     for _ in range(WARM_UP_STEPS):
         _timed_step(parts, batches, sync=True)
+    waits = CoreWaits()
     synced: list[_Times] = []
     alone: list[_Times] = []
     for _ in range(steps):
         synced.append(_timed_step(parts, batches, sync=True))
         alone.append(_timed_step(parts, batches, sync=False))
-    return _split(synced, alone)
+    return _split(synced, alone, waits.share)
 
 
-def _split(synced: Sequence[_Times], alone: Sequence[_Times]) -> StepSplit:
+def _split(synced: Sequence[_Times], alone: Sequence[_Times], core_waits: float) -> StepSplit:
     # The parts of one real step, so that they add up to it: of those in the middle, the one that
     # was interrupted least. Parts that are measured wrongly are so in every step.
     ordered = sorted(synced, key=lambda times: times.step_s)
@@ -80,6 +82,8 @@ def _split(synced: Sequence[_Times], alone: Sequence[_Times]) -> StepSplit:
         step_s=typical.step_s,
         comm_s=median(times.comm_s for times in synced),
         steps=len(synced),
+        steps_s=tuple(float(f"{times.step_s:.4g}") for times in synced),
+        core_waits=core_waits,
     )
 
 

@@ -11,12 +11,13 @@ from contextlib import contextmanager, suppress
 from datetime import timedelta
 
 import msgspec
-from torch.distributed.distributed_c10d import PrefixStore, Store
+import torch.distributed as dist
 from torch.distributed.rendezvous import rendezvous
 
 from ddpcheck.errors import DdpcheckError, ExitCode, LaunchError, UsageError
 from ddpcheck.launch.identity import Identity
-from ddpcheck.train.recipe import Recipe
+from ddpcheck.launch.stores import PrefixStore, Store, TCPStore
+from ddpcheck.train.planning import Plan
 from ddpcheck.train.together import EveryRankError
 
 # How long a refused rank 0 keeps the store open for ranks that are slow to read it.
@@ -34,36 +35,57 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What rank 0 decides for all: a recipe, or a refusal with its exit code."""
+    """What rank 0 decides for all: a plan, or a refusal with its exit code."""
 
-    recipe: Recipe | None = None
+    plan: Plan | None = None
     refusal: str = ""
     exit_code: ExitCode = ExitCode.OK
 
 
-Decide = Callable[[Mapping[int, Hello]], Recipe]
+Decide = Callable[[Mapping[int, Hello]], Plan]
 
 
 def open_store(who: Identity, timeout: timedelta) -> Store:
-    """Return the store of the launcher, or the one that rank 0 opens at MASTER_ADDR."""
+    """Return the store of the launcher, or the one that rank 0 opens at MASTER_ADDR.
+
+    Where the process has a group already, as in a worker of Ray's, it is left, for a new store.
+    """
+    if dist.is_initialized():
+        store = _instead_of_a_group(who, timeout)
+        return PrefixStore("ddpcheck/train", store)
     with _launch_errors(f"rank {who.rank} found no store at {who.master_addr}:{who.master_port}"):
         store, _, _ = next(rendezvous("env://", timeout=timeout))
     store.set_timeout(timeout)
-    return PrefixStore("ddpcheck/train", store)
+    # A launcher's store outlives the ranks that it starts anew: what they told is in it still.
+    return PrefixStore(f"ddpcheck/train/{who.attempt}", store)
 
 
-def agree(store: Store, who: Identity, hello: Hello, decide: Decide) -> Recipe:
-    """Return the recipe that rank 0 decides on; raises EveryRankError if it refuses."""
+def _instead_of_a_group(who: Identity, timeout: timedelta) -> Store:
+    """Return a store of its own that the ranks of a group learn of there; then leave the group."""
+    place, size = who.master_addr, who.world_size
+    served = None
+    if who.rank == 0:
+        served = TCPStore(place, 0, size, is_master=True, timeout=timeout, wait_for_workers=False)
+    port = [served.port if served else 0]
+    dist.broadcast_object_list(port, src=0)
+    store = served or TCPStore(place, port[0], size, is_master=False, timeout=timeout)
+    dist.barrier()
+    dist.destroy_process_group()
+    return store
+
+
+def agree(store: Store, who: Identity, hello: Hello, decide: Decide) -> Plan:
+    """Return the plan that rank 0 decides on; raises EveryRankError if it refuses."""
     store.set(f"hello/{who.rank}", msgspec.json.encode(hello).decode())
     if who.rank == 0:
         answer = _answer(store, who.world_size, decide)
         store.set("answer", msgspec.json.encode(answer).decode())
     with _launch_errors("rank 0 gave no answer"):
         answer = msgspec.json.decode(store.get("answer"), type=Answer)
-    if answer.recipe is None:
+    if answer.plan is None:
         _leave(store, who)
         raise EveryRankError(answer.refusal, answer.exit_code)
-    return answer.recipe
+    return answer.plan
 
 
 def require_alike(hellos: Mapping[int, Hello]) -> None:
@@ -89,7 +111,7 @@ def _hellos(store: Store, world_size: int) -> dict[int, Hello]:
 
 def _answer(store: Store, world_size: int, decide: Decide) -> Answer:
     try:
-        return Answer(recipe=decide(_hellos(store, world_size)))
+        return Answer(plan=decide(_hellos(store, world_size)))
     except DdpcheckError as error:
         return Answer(refusal=str(error), exit_code=error.exit_code)
 

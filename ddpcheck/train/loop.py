@@ -6,79 +6,103 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-import torch.distributed as dist
+import torch
 from torch import Tensor
 
 from ddpcheck.errors import ExitCode
 from ddpcheck.target.minigpt import count_predictions
+from ddpcheck.train.late import OneCallLate
+from ddpcheck.train.manifest import Past
 from ddpcheck.train.progress import Progress
 from ddpcheck.train.speed import UNTIMED_STEPS, Stopwatch
 from ddpcheck.train.together import EveryRankError
 from ddpcheck.train.trainer import Trainer
 
-CHECKPOINT_STEPS = 100
 # Points of the loss curve in the report.
 MAX_POINTS = 200
-
-# Called with (steps done, epoch).
-Save = Callable[[int, int], None]
+NOTHING_YET = Past()
 
 
 @dataclass(frozen=True)
-class History:
-    """What a run showed: [step, mean loss over all ranks in nats] and tokens of all ranks."""
+class Alongside:
+    """What goes along with the steps of a training.
 
-    loss: list[tuple[int, float]]
-    tokens_per_s: float
+    save: called every ``save_every`` steps, if that is not 0, and after the last step; by all ranks
+    alike. asked_to_stop: called after every step; returns whether this rank is to stop. progress:
+    on one rank.
+    """
+
+    save: Callable[[Past], None]
+    save_every: int = 0
+    asked_to_stop: Callable[[], bool] = lambda: False
+    progress: Progress | None = None
 
 
 def train(
     trainer: Trainer,
     batches: Iterator[tuple[int, Tensor]],
-    save: Save,
-    progress: Progress | None = None,
-) -> History:
-    """Train for all steps; calls ``save`` every 100 steps and after the last.
+    alongside: Alongside,
+    past: Past = NOTHING_YET,
+) -> Past:
+    """Train from ``past`` to the last step, or until a rank is to stop; return what is past then.
 
-    Raises EveryRankError when the loss is no number any more; what was saved before stays.
+    All ranks stop after the same step, once it is saved. Raises EveryRankError when the loss is no
+    number any more; what was saved before stays.
     """
-    points: list[tuple[int, Tensor]] = []
-    watch = Stopwatch(trainer.device)
-    untimed = min(UNTIMED_STEPS, trainer.steps // 2)
+    curve: list[tuple[int, Tensor]] = []
+    watch = Stopwatch(trainer.device, total_s=past.timed_s)
+    untimed = past.step + min(UNTIMED_STEPS, (trainer.steps - past.step) // 2)
     tokens = untimed_tokens = 0
-    for step in range(1, trainer.steps + 1):
+    stops = OneCallLate()
+    now = past
+    for step in range(past.step + 1, trainer.steps + 1):
         if step == untimed + 1:
             untimed_tokens = tokens
             watch.start()
-        epoch, batch = next(batches)
-        share = trainer.step(step, batch)
-        tokens += count_predictions(batch) * trainer.world_size
+        _, batch = next(batches)
+        part = trainer.step(step, batch)
+        tokens += count_predictions(batch) * trainer.parallel.data.size
+        # Asked along with the loss: one sum, not two.
+        asked = part.new_full((), float(alongside.asked_to_stop()))
+        loss, asking = trainer.everyone.sum(torch.stack((part, asked)))
+        stopping = stops.exchange(asking) > 0
         if is_point(step, trainer.steps):
-            points.append((step, sum_over_ranks(share, trainer.world_size)))
-            if progress is not None:
-                progress.show(step, tokens, points[-1][1].item)
-        if step % CHECKPOINT_STEPS == 0 or step == trainer.steps:
+            curve.append((step, loss))
+            if alongside.progress is not None:
+                alongside.progress.show(step, tokens, loss.item)
+        if stopping or is_saved(step, trainer.steps, alongside.save_every):
             # Writing is not training: it would make the speed depend on the disk.
-            watch.stop()
-            require_finite(step, sum_over_ranks(share, trainer.world_size))
-            save(step, epoch)
-            watch.start()
-    losses = [(step, loss.item()) for step, loss in points]
-    return History(losses, (tokens - untimed_tokens) / watch.total_s)
+            with watch.paused():
+                require_finite(step, loss)
+                timed = tokens - untimed_tokens if step > untimed else 0
+                now = _after(past, step, curve, timed, watch.total_s)
+                alongside.save(now)
+        if stopping:
+            break
+    return now
+
+
+def _after(
+    past: Past, step: int, curve: list[tuple[int, Tensor]], timed: int, timed_s: float
+) -> Past:
+    return Past(
+        step=step,
+        loss=(*past.loss, *((step, loss.item()) for step, loss in curve)),
+        timed_tokens=past.timed_tokens + timed,
+        timed_s=timed_s,
+        resumed_at=past.resumed_at,
+    )
+
+
+def is_saved(step: int, steps: int, save_every: int) -> bool:
+    """Return whether there is a checkpoint after ``step``: the last one, and every N-th."""
+    return step == steps or (save_every > 0 and step % save_every == 0)
 
 
 def is_point(step: int, steps: int) -> bool:
     """Return whether ``step`` is on the loss curve: the first, the last, and some between."""
     every = -(-steps // (MAX_POINTS - 1))
     return step in (1, steps) or step % every == 0
-
-
-def sum_over_ranks(share: Tensor, world_size: int) -> Tensor:
-    """Return the sum of all ranks' shares, on the device: reading it is what waits."""
-    total = share.clone()
-    if world_size > 1:
-        dist.all_reduce(total)
-    return total
 
 
 def require_finite(step: int, loss: Tensor) -> None:

@@ -12,18 +12,22 @@ from ddpcheck.settings import TrainSettings
 
 BACKENDS = ("gloo", "nccl")
 PRECISIONS = ("fp32", "bf16", "fp16")
-STRATEGIES = ("ddp",)
 
 
 class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that must be alike on all ranks.
 
-    device: ``cpu`` or ``cuda``. bucket_cap_mb: MiB, None for torch's own size.
+    strategy: a name of ``ddpcheck/train/strategies``. mesh: axis -> ranks along it, the outermost
+    first. options: what the strategy alone knows. micro_batches: into how many pieces a rank cuts
+    its share of the batch; 0, before there is a plan, for as few as the strategy needs. device: ``cpu`` or ``cuda``. bucket_cap_mb: MiB, None for torch's own.
     """
 
     strategy: str
     backend: str
     device: str
+    mesh: Mapping[str, int] = {}
+    options: Mapping[str, str] = {}
+    micro_batches: int = 1
     precision: str = "fp32"
     find_unused_parameters: bool = False
     gradient_as_bucket_view: bool = False
@@ -37,11 +41,9 @@ def recipe_from(
 ) -> Recipe:
     """Return the recipe: the user's word first, then the report's, then torch's defaults.
 
-    ``gpus`` says whether every rank has a GPU. Raises UsageError for a value that no
+    Its strategy and mesh are as asked for: see ``ddpcheck/train/planning.py``. ``gpus`` says whether every rank has a GPU. Raises UsageError for a value that no
     training run can use.
     """
-    if settings.strategy not in STRATEGIES:
-        raise UsageError(f"--strategy {settings.strategy}: choose {' or '.join(STRATEGIES)}")
     advice = {name: recommended[name].value for name in recommended}
     backend = _backend(settings, advice, gpus=gpus)
     asked = {"precision": settings.precision} if settings.precision else {}
@@ -49,6 +51,9 @@ def recipe_from(
         **_known(advice),
         **asked,
         "strategy": settings.strategy,
+        "mesh": {axis.name: axis.size for axis in settings.mesh},
+        "options": dict(settings.options),
+        "micro_batches": settings.micro_batches or 0,
         "backend": backend,
         "device": "cuda" if backend == "nccl" else "cpu",
     }
@@ -61,14 +66,14 @@ def recipe_from(
     return recipe
 
 
-def rank_batch(global_batch: int, world_size: int) -> int:
-    """Return the batch of one rank; raises UsageError unless all ranks get the same."""
-    if global_batch < world_size or global_batch % world_size:
-        above = -(-max(global_batch, 1) // world_size) * world_size
+def rank_batch(global_batch: int, data_ranks: int) -> int:
+    """Return the share of each of so many ranks; raises UsageError unless all get the same."""
+    if global_batch < data_ranks or global_batch % data_ranks:
+        above = -(-max(global_batch, 1) // data_ranks) * data_ranks
         raise UsageError(
-            f"--global-batch {global_batch} cannot be shared by {world_size} ranks: use {above}"
+            f"--global-batch {global_batch} cannot be shared by {data_ranks} ranks: use {above}"
         )
-    return global_batch // world_size
+    return global_batch // data_ranks
 
 
 def _backend(settings: TrainSettings, advice: Mapping[str, object], *, gpus: bool) -> str:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from time import perf_counter
 
+import msgspec
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from ddpcheck.target.minigpt import count_predictions
-from ddpcheck.train.recipe import Recipe
+from ddpcheck.target.minigpt import MiniGPT, count_predictions
+from ddpcheck.train.parallel import ALONE, Place
+from ddpcheck.train.strategies import single
 from ddpcheck.train.trainer import trainer_of
 
 # The first steps are slower: DDP orders its buckets anew, libraries choose their kernels.
@@ -21,11 +25,16 @@ TIMED_STEPS = 10
 class Stopwatch:
     """Adds up seconds while it runs; reading waits until the device has done its work."""
 
-    def __init__(self, device: torch.device, clock: Callable[[], float] = perf_counter) -> None:
+    def __init__(
+        self,
+        device: torch.device,
+        clock: Callable[[], float] = perf_counter,
+        total_s: float = 0.0,
+    ) -> None:
         self._device = device
         self._clock = clock
-        self._started_s = 0.0
-        self.total_s = 0.0
+        self._started_s: float | None = None
+        self.total_s = total_s
 
     def start(self) -> None:
         """Run on from here."""
@@ -33,7 +42,18 @@ class Stopwatch:
 
     def stop(self) -> None:
         """Add the time since the start."""
-        self.total_s += self._now_s() - self._started_s
+        if self._started_s is not None:
+            self.total_s += self._now_s() - self._started_s
+            self._started_s = None
+
+    @contextmanager
+    def paused(self) -> Generator[None]:
+        """Stand still meanwhile, and run on if it ran."""
+        ran = self._started_s is not None
+        self.stop()
+        yield
+        if ran:
+            self.start()
 
     def _now_s(self) -> float:
         if self._device.type == "cuda":
@@ -42,16 +62,19 @@ class Stopwatch:
 
 
 def single_rank_tokens_per_s(
-    model: nn.Module, batches: Iterator[tuple[int, Tensor]], recipe: Recipe, device: torch.device
+    model: MiniGPT, batches: Iterator[tuple[int, Tensor]], place: Place
 ) -> float:
     """Return how many tokens a second one rank alone trains on, with no other rank at work.
 
-    Takes the steps of the parallel run, with the batch of one rank, on a copy of ``model``
-    (bare, on ``device``).
+    Takes the steps of the parallel run at ``place``, with the batch of one rank, on a copy of
+    ``model``.
     """
     steps = UNTIMED_STEPS + TIMED_STEPS
-    trainer = trainer_of(copy.deepcopy(model), recipe, device, steps, world_size=1)
-    watch = Stopwatch(device)
+    # What the strategy was told is not for one process.
+    recipe = msgspec.structs.replace(place.recipe, options={})
+    alone = replace(place, recipe=recipe, everyone=ALONE)
+    trainer = trainer_of(single.build(copy.deepcopy(model), alone), alone, steps)
+    watch = Stopwatch(place.device)
     tokens = 0
     for step in range(1, steps + 1):
         if step == UNTIMED_STEPS + 1:

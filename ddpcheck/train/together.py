@@ -17,6 +17,25 @@ class EveryRankError(DdpcheckError):
         self.exit_code = exit_code
 
 
+def on_every_rank(world_size: int, action: Callable[[], object]) -> None:
+    """Let every rank act for itself; where it fails on one, every rank raises EveryRankError.
+
+    Else those on which it did not fail would go on, and wait for the others.
+    """
+    own: tuple[str, ExitCode] | None = None
+    try:
+        action()
+    except DdpcheckError as error:
+        own = (str(error), error.exit_code)
+    told: list[tuple[str, ExitCode] | None] = [own]
+    if world_size > 1:
+        told = [None] * world_size
+        dist.all_gather_object(told, own)
+    for rank, failure in enumerate(told):
+        if failure is not None:
+            raise EveryRankError(f"rank {rank}: {failure[0]}", failure[1])
+
+
 def on_rank_zero(rank: int, action: Callable[[], object]) -> None:
     """Let rank 0 act while the others wait; where it fails, every rank raises EveryRankError.
 

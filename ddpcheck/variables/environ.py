@@ -1,20 +1,15 @@
 """The part of an environment that matters to a distributed job, without its secrets."""
 
-import re
 from collections.abc import Mapping
 
+from ddpcheck.secrecy.names import is_secret_variable
+from ddpcheck.secrecy.redaction import HIDDEN, redacted_text
 from ddpcheck.variables.registry import PREFIXES, is_known
 
 # What decides which programs and libraries a process finds.
 SEARCH_PATHS = ("PYTHONPATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "PATH")
 # Libraries below NCCL and gloo, and RCCL, NCCL's twin.
 MORE_PREFIXES = (*("RCCL_", "MSCCL", "OFI_NCCL_", "FI_", "UCX_", "SHARP_", "HSA_"), "TP_")
-SECRET_NAME = re.compile(
-    r"(?:^|_)(?:\w*KEYS?|\w*TOKENS?|\w*SECRETS?|PASS\w*|PWD|\w*CREDENTIALS?|CREDS?|AUTH\w*)(?:_|$)"
-)
-INNOCENT = frozenset({"NCCL_IB_PKEY"})  # the index of an InfiniBand partition
-LOGIN_IN_URL = re.compile(r"(://)[^/@\s]+@")
-HIDDEN = "***"
 
 
 def relevant(environ: Mapping[str, str]) -> dict[str, str]:
@@ -24,9 +19,7 @@ def relevant(environ: Mapping[str, str]) -> dict[str, str]:
 
 def shown(name: str, value: str) -> str:
     """Return the value, or what of it may be told."""
-    if name not in INNOCENT and SECRET_NAME.search(name.upper()):
-        return HIDDEN
-    return LOGIN_IN_URL.sub(rf"\1{HIDDEN}@", value)
+    return HIDDEN if is_secret_variable(name) else redacted_text(value)
 
 
 def is_relevant(name: str) -> bool:

@@ -36,10 +36,13 @@ class _Operation:
 class Ancestry:
     """The operations that a tensor comes of, the nearest first, and which of them get a gradient.
 
-    It keeps no part of the graph, and its hooks go with the graph.
+    It keeps no part of the graph, and its hooks go with the graph. ``wants_none`` is whether it was
+    made within no_grad: whoever cuts a gradient there may want to, as long as the layers learn.
     """
 
     def __init__(self, tensor: torch.Tensor) -> None:
+        self.wants_none = not torch.is_grad_enabled()
+        self._known: dict[int, nn.Parameter] = {}
         self._start: Edge = (0, tensor.output_nr)
         self._operations: list[_Operation] = []
         self._reached: set[Edge] = set()
@@ -49,7 +52,8 @@ class Ancestry:
         """Return the id of a parameter that the tensor was made with, if no gradient came there.
 
         None where a gradient came to the tensor, or where it is only something that is derived from
-        what gets a gradient in another way, as probabilities are from logits.
+        what gets a gradient in another way, as probabilities are from logits; within no_grad where
+        one came to the parameter in any way.
         """
         waiting: list[Edge | None] = [self._start]
         seen: set[Edge] = set()
@@ -64,9 +68,13 @@ class Ancestry:
                 waiting += operation.inputs[result : result + 1]
             elif not self._is_reached(number):
                 if operation.parameters:
-                    return operation.parameters[0]
+                    return self._unless_it_learns(operation.parameters[0])
                 waiting += operation.inputs
         return None
+
+    def _unless_it_learns(self, parameter: int) -> int | None:
+        gradient = self._known[parameter].grad if self.wants_none else None
+        return parameter if gradient is None or not gradient.any() else None
 
     def _is_reached(self, number: int) -> bool:
         return any(each == number for each, _ in self._reached)
@@ -81,6 +89,7 @@ class Ancestry:
                 parameter = _parameter_behind(source)
                 if parameter is not None:
                     operation.parameters.append(id(parameter))
+                    self._known[id(parameter)] = parameter
                 is_one = source is not None and source.name() != LEAF
                 if is_one and source not in numbers and len(nodes) < KEPT_OPERATIONS:
                     numbers[source] = len(nodes)

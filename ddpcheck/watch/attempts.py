@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import psutil
+
+from ddpcheck.launch.elastic import agent_above
 
 
 def number_of(environ: Mapping[str, str]) -> int | None:
@@ -24,21 +26,38 @@ def number_of(environ: Mapping[str, str]) -> int | None:
 
 def remembered(environ: Mapping[str, str], rank: int, own: str) -> list[str]:
     """Return the lines that were noted in the starts before, and ``own``, which is noted now."""
-    file = _file(environ, rank)
+    file = _file(environ, str(rank))
     every = [*(_lines(file) if number_of(environ) else ()), own]
+    _note(file, every)
+    return every
+
+
+def start_before(environ: Mapping[str, str], own: str) -> str:
+    """Return what was noted of this agent's start before this one, or ''; ``own`` is noted now."""
+    file = _file(environ, "start")
+    before = "".join(_lines(file))
+    _note(file, [own])
+    return before
+
+
+def agent_of(environ: Mapping[str, str]) -> psutil.Process:
+    """Return the process that starts this rank, again if need be."""
+    return agent_above(environ) or psutil.Process(os.getppid())
+
+
+def _note(file: Path, every: Sequence[str]) -> None:
     with suppress(OSError):
         # Others may write to that folder, too: no link of theirs is followed.
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
         with os.fdopen(os.open(file, flags, 0o600), "w") as written:
             written.write("\n".join(every))
-    return every
 
 
-def _file(environ: Mapping[str, str], rank: int) -> Path:
-    agent = psutil.Process(os.getppid())
+def _file(environ: Mapping[str, str], whose_start: str) -> Path:
+    agent = agent_of(environ)
     run = environ.get("TORCHELASTIC_RUN_ID", "")
     name = "".join(each for each in run if each.isalnum())
-    whose = f"{os.getuid()}-{agent.pid}-{agent.create_time():.2f}-{name}-{rank}"
+    whose = f"{os.getuid()}-{agent.pid}-{agent.create_time():.2f}-{name}-{whose_start}"
     return Path(tempfile.gettempdir()) / f"ddpcheck-starts-{whose}.json"
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 
+from ddpcheck.finding import Location
 from ddpcheck.measures.digests import short_digest
 from ddpcheck.target.live import tensors_in
+from ddpcheck.watch.feeds import Feed
 
 # Of each tensor, so many elements from its start tell one batch from another.
 KEPT_ELEMENTS = 4096
+KEPT_BATCHES = 16
 
 
 class Keepsake:
@@ -29,6 +32,44 @@ class Keepsake:
             return ""
         told = zip(self._shapes, heads, strict=True)
         return short_digest(b"|".join(shape.encode() + _bytes(head) for shape, head in told))
+
+
+class TrainedOn:
+    """A part of an observer: keeps the beginnings of the first batches that were trained on.
+
+    These are of the loader whose batch came last before a backward pass.
+    """
+
+    def __init__(self) -> None:
+        self._fed = self._trained = cast("Feed | None", None)
+        self._waiting: list[tuple[Feed | None, Keepsake]] = []
+        self._batches: list[Keepsake] = []
+
+    @property
+    def location(self) -> Location | None:
+        """Return where the loader is iterated over, if it is known."""
+        return self._trained.location if self._trained else None
+
+    def digests(self) -> tuple[str, ...]:
+        """Return a digest of each batch, '' of one that tells nothing; waits for the device."""
+        return tuple(kept.digest() for kept in self._batches[:KEPT_BATCHES])
+
+    def on_fed(self, feed: Feed) -> None:
+        """Remember whose batch comes next."""
+        self._fed = feed
+
+    def on_batch(self, _step: int, batch: Any) -> None:
+        """Look at a batch; whether it is trained on is seen later."""
+        if len(self._batches) < KEPT_BATCHES:
+            # Of an evaluation before the training, the last ones do.
+            self._waiting = self._waiting[-KEPT_BATCHES:]
+            self._waiting.append((self._fed, Keepsake(batch)))
+
+    def on_loss(self, _step: int, _loss: object) -> None:
+        """Keep what has come since the last backward pass, of the loader that came last."""
+        self._batches += [kept for feed, kept in self._waiting if feed is self._fed]
+        self._waiting.clear()
+        self._trained = self._trained or self._fed
 
 
 def _bytes(head: torch.Tensor) -> bytes:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import current_thread, main_thread
 from time import perf_counter
 from types import CodeType, FrameType
 from typing import Any, NamedTuple, Protocol
@@ -15,6 +16,9 @@ from typing import Any, NamedTuple, Protocol
 import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
+
+from ddpcheck.measures.testimony import ASIDE
+from ddpcheck.watch.aside import ASIDE_FROM
 
 # All ranks must call these alike; sizes may differ between ranks in those of the second line.
 ALIKE = (
@@ -30,6 +34,8 @@ UNEVEN = (
 # place of the timeout among their arguments.
 MAKING = {"new_group": 1, "new_subgroups": 2, "new_subgroups_by_enumeration": 1}
 TORCHS_OWN = str(Path(torch.__file__).parent)
+FSDPS_OWN = str(Path(TORCHS_OWN, "distributed", "fsdp"))
+CHECKPOINTS_OWN = str(Path(TORCHS_OWN, "distributed", "checkpoint"))
 # A call on a group that this rank is no member of returns at once.
 OUTSIDE = "outside"
 
@@ -58,7 +64,7 @@ class Groups(Protocol):
         """Hear that the caller does not keep what it could wait for this call by."""
 
     def begins(self, name: str, group: dist.ProcessGroup | None) -> None:
-        """Hear of a collective, the world's with None, that anybody's code calls."""
+        """Hear of a collective, the world's with None, that anybody's code but FSDP's calls."""
 
 
 # The name of a collective, and its arguments.
@@ -118,7 +124,8 @@ def _choice(
         if isinstance(group, str):
             return None
         if groups is not None:
-            groups.begins(name, group)
+            if not frame.f_code.co_filename.startswith(FSDPS_OWN):
+                groups.begins(name, group)
             with suppress(Exception):  # whatever a script may pass there
                 if not is_torchs and _is_dropped(frame, arguments, named):
                     groups.dropped(described(name, arguments, named))
@@ -145,7 +152,10 @@ def _noting(
         called = function if frame.f_code.co_filename.startswith(TORCHS_OWN) else heard
         if recorder is None:
             return called(*arguments, **named)
-        call = recorder.enter_call(described(name, arguments, named), _site(frame))
+        what, site = described(name, arguments, named), _site(frame)
+        if _is_aside(frame):
+            what, site = f"{what} {ASIDE}", str(ASIDE_FROM.line or site)
+        call = recorder.enter_call(what, site)
         try:
             return called(*arguments, **named)
         finally:
@@ -238,6 +248,11 @@ def _is_dropped(frame: FrameType, arguments: tuple[Any, ...], named: dict[str, A
 @functools.lru_cache(maxsize=256)
 def _next_opname(code: CodeType, offset: int) -> str:
     return next((each.opname for each in dis.get_instructions(code) if each.offset > offset), "")
+
+
+def _is_aside(frame: FrameType) -> bool:
+    is_checkpoints = frame.f_code.co_filename.startswith(CHECKPOINTS_OWN)
+    return is_checkpoints and current_thread() is not main_thread()
 
 
 def _site(frame: FrameType) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import sysconfig
 import traceback
+from collections.abc import Iterator
 
 import torch
 
@@ -14,6 +15,8 @@ from ddpcheck.finding import Location
 _LIBRARIES = tuple(sysconfig.get_path(kind) for kind in ("stdlib", "purelib", "platlib"))
 _NOT_THE_USERS = (*_LIBRARIES, torch.__path__[0], ddpcheck.__path__[0])
 
+_APPLY = getattr(torch.autograd.Function.apply, "__code__", None)
+
 
 def is_users(file: str) -> bool:
     """Return whether a file of code is neither Python's, nor installed, nor ddpcheck's."""
@@ -22,13 +25,38 @@ def is_users(file: str) -> bool:
 
 def users_line() -> Location | None:
     """Return the innermost line of the user's code that the calling thread is in, if any."""
+    return next(users_lines(), None)
+
+
+def users_lines() -> Iterator[Location]:
+    """Yield the lines of the user's code that the calling thread is in, the innermost first."""
     frame = inspect.currentframe()
     while frame is not None:
         code = frame.f_code
         if is_users(code.co_filename):
-            return Location(code.co_filename, frame.f_lineno, code.co_name)
+            yield Location(code.co_filename, frame.f_lineno, code.co_name)
         frame = frame.f_back
-    return None
+
+
+def is_inside(function: str, package: str) -> bool:
+    """Return whether the calling thread is in a function of this name in an installed package."""
+    frame = inspect.currentframe()
+    while frame is not None:
+        code = frame.f_code
+        if code.co_name == function and f"/{package}/" in code.co_filename:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def is_inside_function() -> bool:
+    """Return whether the calling thread carries out a torch.autograd.Function."""
+    frame = inspect.currentframe()
+    while frame is not None:
+        if frame.f_code is _APPLY:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def user_frame(error: BaseException) -> traceback.FrameSummary | None:

@@ -6,20 +6,17 @@ in another way tell nothing.
 
 from __future__ import annotations
 
-import random
-import sys
-from array import array
 from collections import Counter
 from collections.abc import Iterator
 from mmap import mmap
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch.utils.data import get_worker_info
 
 from ddpcheck.measures.digests import short_digest
-from ddpcheck.measures.drawn import KINDS, Drawn
+from ddpcheck.measures.drawn import KINDS, LEAST_DRAWS_COUNT, Drawn
+from ddpcheck.watch.generators import OwnGenerators, State, digest, drawn, states
 
 if TYPE_CHECKING:
     from ddpcheck.watch.feeds import Feed
@@ -32,18 +29,10 @@ DIGEST_BYTES = 16
 # What was fetched, how many samples, and for each generator its state before and the draws from it.
 SLOT = Struct(f"<{DIGEST_BYTES}sI" + f"{DIGEST_BYTES}sI" * len(KINDS))
 IN_RANK = -1
-# All three generators are a Mersenne Twister: so many draws, and its state is made anew.
-TWISTER_DRAWS = 624
-# Where torch keeps what is drawn next. Source: CPUGeneratorImplStateLegacy, CPUGeneratorImpl.cpp.
-NEXT = slice(16, 24)
-STATE = slice(24, 24 + 8 * TWISTER_DRAWS)
-
-# A generator's numbers, and the place of the next one among them.
-State = tuple[bytes, int]
 
 
 class Draws:
-    """An observer of the generators of torch, Python and NumPy around each fetch of samples."""
+    """An observer of the generators around each fetch of samples."""
 
     def __init__(self) -> None:
         # Anonymous and shared: no file, and the workers that are forked later write to it as well.
@@ -55,6 +44,7 @@ class Draws:
         self._trained: set[int] = set()
         self._count: Counter[int] = Counter()
         self._before: tuple[State, ...] | None = None
+        self._own: OwnGenerators | None = None
 
     @property
     def of_loaders(self) -> tuple[Any, Any, Any]:
@@ -86,20 +76,22 @@ class Draws:
 
     def on_sampling(self) -> None:
         """Look at the generators before samples are fetched, here or in a worker."""
-        self._before = _states() if self._slot() is not None else None
+        self._before = states() if self._slot() is not None else None
+        self._own = OwnGenerators(self._dataset()) if self._before is not None else None
 
     def on_sampled(self, indices: object) -> None:
         """Look again, and keep what has moved."""
         slot = self._slot()
-        if self._before is None or slot is None or _is_a_streams(indices):
+        if self._before is None or self._own is None or slot is None or _is_a_streams(indices):
             return
-        pairs = zip(self._before, _states(), strict=True)
-        drawn = [(_digest(before), _drawn(before, after)) for before, after in pairs]
+        pairs = zip(self._before, states(), strict=True)
+        found = [(digest(before), drawn(before, after)) for before, after in pairs]
         count = len(indices) if isinstance(indices, list | tuple) else 1
+        found.append(self._own.moved(max(LEAST_DRAWS_COUNT, count)))
         told = (short_digest(repr(indices)).encode(), count)
-        SLOT.pack_into(self._memory, slot, *told, *(each for pair in drawn for each in pair))
+        SLOT.pack_into(self._memory, slot, *told, *(each for pair in found for each in pair))
         self._count[self._place()[0]] += 1
-        self._before = None
+        self._before = self._own = None
 
     def seen(self) -> Iterator[Drawn]:
         """Yield what was drawn for batches that were trained on."""
@@ -126,6 +118,13 @@ class Draws:
         worker = get_worker_info()
         return (self._chosen, IN_RANK) if worker is None else (len(self._feeds) - 1, worker.id)
 
+    def _dataset(self) -> Any:
+        """Return what the samples are of; a worker has a copy of its own."""
+        worker = get_worker_info()
+        if worker is not None:
+            return worker.dataset
+        return getattr(self._feeds[self._chosen].loader(), "dataset", None)
+
     def _slot(self) -> int | None:
         iteration, worker = self._place()
         return _slot(iteration, worker, self._count[iteration])
@@ -140,34 +139,3 @@ def _slot(iteration: int, worker: int, fetch: int) -> int | None:
     if iteration >= KEPT_ITERATIONS or worker >= KEPT_WORKERS or fetch >= KEPT_FETCHES:
         return None
     return SLOT.size * ((iteration * (1 + KEPT_WORKERS) + worker + 1) * KEPT_FETCHES + fetch)
-
-
-def _states() -> tuple[State, ...]:
-    """Return the states of the generators, in the order of KINDS; reading them moves nothing."""
-    of_torch = torch.get_rng_state().numpy().tobytes()
-    *numbers, place = random.getstate()[1]
-    return (
-        (of_torch[STATE], int.from_bytes(of_torch[NEXT], "little")),
-        (array("L", numbers).tobytes(), place),
-        _numpys(),
-    )
-
-
-def _numpys() -> State:
-    numpy = sys.modules.get("numpy")
-    if numpy is None:
-        return b"", 0
-    name, numbers, place, *_ = numpy.random.get_state()
-    return (numbers.tobytes(), int(place)) if name == "MT19937" else (b"", 0)
-
-
-def _digest(state: State) -> bytes:
-    numbers, place = state
-    return short_digest(numbers + place.to_bytes(8, "little")).encode()
-
-
-def _drawn(before: State, after: State) -> int:
-    """Return how many numbers were drawn, at least."""
-    if before[0] == after[0]:
-        return max(0, after[1] - before[1])
-    return (TWISTER_DRAWS - before[1]) % TWISTER_DRAWS + after[1]

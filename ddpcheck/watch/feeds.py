@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 import torch
 from torch.utils.data.distributed import DistributedSampler
@@ -29,7 +29,8 @@ class Feed:
     ``shuffles`` is whether a DistributedSampler shuffles for it, whose epoch is ``epoch``;
     ``is_shared`` whether such a sampler, or accelerate, gives each of ``replicas`` a part of the
     dataset, which is known by ``id`` and has ``samples`` (0: it does not say). ``cycles`` is whether
-    the script begins it anew as soon as it is at its end, as who counts steps does, not epochs.
+    the script begins it anew as soon as it is at its end, as who counts steps does, not epochs;
+    ``loader()`` is the DataLoader, while it lives.
     """
 
     number: int
@@ -42,6 +43,7 @@ class Feed:
     replicas: int = 1
     samples: int = 0
     cycles: bool = False
+    loader: Callable[[], Any] = lambda: None
     # The generator in which it came to its end, until it begins anew.
     ended_in: FrameType | None = None
 
@@ -85,7 +87,7 @@ class Feeds:
     def _begin_epoch(self, own: Any, loader: Any) -> None:
         feed = self._feeds.get(loader)
         if feed is None:
-            feed = self._feeds[loader] = Feed(self._count, users_line())
+            feed = self._feeds[loader] = Feed(self._count, users_line(), loader=ref(loader))
             self._count += 1
         sampler = _distributed_sampler(loader)
         feed.shuffles = sampler is not None and bool(sampler.shuffle)

@@ -17,8 +17,11 @@ from torch._C import _is_tracing
 from torch._C._functorch import is_functorch_wrapped_tensor
 
 from ddpcheck.watch.callsite import users_line
+from ddpcheck.watch.packed import PACKED
 from ddpcheck.watch.replaced import Replaced, Tell
 from ddpcheck.watch.states import is_its_own, versions_of
+from ddpcheck.watch.tensor_hooks import TensorHooks
+from ddpcheck.watch.weighings import ranks_that_sum
 
 Emit = Callable[..., None]
 
@@ -36,7 +39,8 @@ GATHERED = {
 class Functions:
     """Tells ``saved``, ``loaded``, ``scaled``, ``split``, ``compiled``, ``averaged``, ``gathered``.
 
-    And ``chosen`` of each Subset, ``optimizing`` of each optimizer, ``captured`` and ``reloading``
+    And ``reducing`` and ``weighed``; ``chosen`` of each Subset, ``optimizing`` of each optimizer,
+    ``captured`` and ``reloading``
     of a module's own state.
 
     And of what is sharded, ``sharding`` before and ``sharded`` after it. See ``stream``.
@@ -45,12 +49,15 @@ class Functions:
     def __init__(self, emit: Emit) -> None:
         self._emit = emit
         self._replaced = Replaced()
+        self._tensor_hooks = TensorHooks(emit)
 
     def install(self) -> None:
         """Put them in the places of torch's own."""
         for owner, name, tell in self._places():
             self._replaced.tell_after(owner, name, tell)
         self._replaced.tell_before(nn.Module, "load_state_dict", self._loading)
+        self._replaced.put(torch.Tensor, "register_hook", self._tensor_hooks.put_on)
+        PACKED.watch(self._replaced)
         self._replaced.tell_after(
             torch.distributed.fsdp.FullyShardedDataParallel, "__init__", self._wrapped
         )
@@ -138,8 +145,17 @@ class Functions:
         )
 
     def called(self, name: str, arguments: Any, named: Any) -> None:
-        """Hear of a collective that is about to begin, and tell of it if it cuts a gradient."""
-        if name not in GATHERED or not torch.is_grad_enabled():
+        """Hear of a collective that is about to begin.
+
+        Tell of it if it cuts a gradient, or sums values, gradients maybe.
+        """
+        if name == "all_reduce":
+            tensor, _ = _first_two(arguments, named, "tensor", "op")
+            ranks = ranks_that_sum(arguments, named)
+            is_value = type(tensor) is torch.Tensor and not tensor.requires_grad
+            if is_value and tensor.is_floating_point() and ranks:
+                self._emit("reducing", tensor, ranks)
+        if name not in GATHERED:
             return
         _, tensor = _first_two(arguments, named, "", GATHERED[name])
         if _is_plain(tensor) and tensor.grad_fn is not None:

@@ -6,12 +6,12 @@ DataLoader, ``Tensor.backward``. ``close`` puts all back.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from itertools import count
 from threading import current_thread, main_thread
 from time import perf_counter
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakSet, WeakValueDictionary
 
 import torch
 from torch import nn
@@ -30,25 +30,18 @@ from ddpcheck.watch.feeds import Feeds
 from ddpcheck.watch.functions import Functions
 from ddpcheck.watch.meetings import Meetings
 from ddpcheck.watch.replaced import Around, Replaced
+from ddpcheck.watch.replicas import group_of
 from ddpcheck.watch.schedules import Schedules
 from ddpcheck.watch.stream import EventStream
+from ddpcheck.watch.trained import (
+    ParametersOf,
+    Watched,
+    device_in_use,
+    device_of,
+    parameters_of,
+    shares,
+)
 from ddpcheck.watch.transfers import Transfers
-
-
-@dataclass
-class Watched:
-    """A model that is trained, as far as it is known; see ``Trained``."""
-
-    module: nn.Module
-    model: nn.Module
-    loader: Any
-    device: str
-    optimizer: Optimizer | None = None
-
-    @property
-    def ddp(self) -> DistributedDataParallel | None:
-        """Return the model as DistributedDataParallel, or None when it is wrapped otherwise."""
-        return self.model if isinstance(self.model, DistributedDataParallel) else None
 
 
 class Hooks:
@@ -70,7 +63,9 @@ class Hooks:
         self._replaced = Replaced()
         self._handles: list[RemovableHandle] = []
         self._live: Watched | None = None
-        self._ddps: WeakSet[DistributedDataParallel] = WeakSet()
+        # By the order in which they were made, which is the same on all ranks.
+        self._ddps: WeakValueDictionary[int, DistributedDataParallel] = WeakValueDictionary()
+        self._made_ddps = count()
         self._strangers: WeakSet[Optimizer] = WeakSet()
         self._feeds = Feeds(lambda *told: self.stream().emit(*told), lambda: self.step)
         self._functions = Functions(lambda *told: self.stream().emit(*told))
@@ -121,7 +116,7 @@ class Hooks:
     def stream(self, device: str = "") -> EventStream:
         """Return the stream, which begins when it is first asked for."""
         if self._stream is None:
-            self._stream = self._begin(device or _device_in_use())
+            self._stream = self._begin(device or device_in_use())
             self.meetings.begin()
         return self._stream
 
@@ -137,10 +132,10 @@ class Hooks:
         module = arguments[0] if arguments else named.get("module")
         if isinstance(module, nn.Module):
             self._leave_what_is_no_ddp(module)
-            self.stream(_device_of(module.parameters())).emit("placed", module)
+            self.stream(device_of(module.parameters())).emit("placed", module)
         entered = perf_counter()
         original(ddp, *arguments, **named)
-        self._ddps.add(ddp)
+        self._ddps[next(self._made_ddps)] = ddp
         self.meetings.told("DistributedDataParallel", entered, getattr(ddp, "process_group", None))
 
     def _leave_what_is_no_ddp(self, module: nn.Module) -> None:
@@ -148,7 +143,7 @@ class Hooks:
         live = self._live
         if live is None or live.ddp is not None or live.optimizer is None:
             return
-        if not _shares(live.optimizer, module):
+        if not shares(live.optimizer, module):
             self._forget()
 
     def _forget(self) -> None:
@@ -160,12 +155,18 @@ class Hooks:
         # A compiler that reads this finds a constant, and the original.
         if not torch.compiler.is_compiling() and ddp.training and torch.is_grad_enabled():
             if self._live is None:
-                device = _device_of(ddp.parameters())
-                self._live = Watched(ddp.module, ddp, self._loader, device)
+                device = device_of(ddp.parameters())
+                beside = self._beside(ddp)
+                self._live = Watched(ddp.module, ddp, self._loader, device, beside=beside)
                 self.stream(device).emit("built", self._live)
             if ddp is self._live.model:
                 self.stream().emit("inputs", self.step, (arguments, named))
         return original(ddp, *arguments, **named)
+
+    def _beside(self, ddp: DistributedDataParallel) -> Sequence[DistributedDataParallel]:
+        """Return the others that have been made so far for the same ranks."""
+        others = (each for each in self._ddps.values() if each is not ddp)
+        return tuple(each for each in others if group_of(each) == group_of(ddp))
 
     def _searching(self, original: Around, ddp: Any, output: Any) -> Any:
         """Time what DDP does after the forward pass, if it searches for unused parameters then."""
@@ -252,6 +253,8 @@ class Hooks:
             self.step += 1
             if self.step == self._enough:
                 self._on_enough()
+        elif self._optimizer is not None and not self._stepping:
+            self.stream().emit("other_step")
 
     def _trains(self, optimizer: Optimizer) -> bool:
         """Return whether it is the optimizer of the model that is known, or that may be known yet.
@@ -264,51 +267,19 @@ class Hooks:
             return True
         # A forward that went around DDP is one that nobody saw.
         around = known is None and self._has_gone_backward
-        if around and any(_shares(optimizer, each) for each in self._ddps):
+        if around and any(shares(optimizer, each) for each in self._ddps.values()):
             return True
-        if known is not None and _shares(optimizer, known):
+        if known is not None and shares(optimizer, known):
             return True
         self._strangers.add(optimizer)
         return False
 
     def _tell_of_parameters(self, optimizer: Optimizer) -> None:
         """Tell of a model that no forward of DDP has told of: it may be called by another way."""
-        device = _device_of(_parameters_of(optimizer))
-        ddp = next((each for each in self._ddps if _shares(optimizer, each)), None)
+        device = device_of(parameters_of(optimizer))
+        ddp = next((each for each in self._ddps.values() if shares(optimizer, each)), None)
         model = ddp or ParametersOf(optimizer)
         module = ddp.module if ddp else model
-        self._live = Watched(module, model, self._loader, device, optimizer)
+        beside = self._beside(ddp) if ddp is not None else ()
+        self._live = Watched(module, model, self._loader, device, optimizer, beside)
         self.stream(device).emit("built", self._live)
-
-
-class ParametersOf(nn.Module):
-    """The parameters of an optimizer, by group and place: of the model itself nothing is known."""
-
-    def __init__(self, optimizer: Optimizer) -> None:
-        super().__init__()
-        for number, group in enumerate(optimizer.param_groups):
-            for place, parameter in enumerate(group["params"]):
-                if isinstance(parameter, nn.Parameter):
-                    self.register_parameter(f"group {number} parameter {place}", parameter)
-
-
-def _shares(optimizer: Optimizer, module: nn.Module) -> bool:
-    """Return whether the optimizer has one of the module's parameters."""
-    own = {id(parameter) for parameter in _parameters_of(optimizer)}
-    return any(id(parameter) in own for parameter in module.parameters())
-
-
-def _parameters_of(optimizer: Optimizer) -> Iterator[torch.Tensor]:
-    for group in optimizer.param_groups:
-        yield from group["params"]
-
-
-def _device_of(parameters: Iterator[torch.Tensor]) -> str:
-    first = next(parameters, None)
-    return _device_in_use() if first is None else str(first.device)
-
-
-def _device_in_use() -> str:
-    if torch.cuda.is_initialized():
-        return f"cuda:{torch.cuda.current_device()}"
-    return "cpu"

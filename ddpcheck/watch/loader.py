@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from mmap import PAGESIZE
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,8 @@ class LoaderWatch:
     def __init__(self, signs: tuple[str, ...] = ()) -> None:
         self._signs = signs
         self._loader: Any = None
+        # Weakly: a script may let go of a loader, and its workers, before it trains.
+        self._asked: Callable[[], Any] = _nothing
         self._feed: Feed | None = None
         self._is_own = True
         self._batches: list[list[StorageWeakRef]] = []
@@ -35,13 +37,22 @@ class LoaderWatch:
         self._failure = ""
 
     @property
-    def handlers(self) -> tuple[Any, Any, Any, Any]:
-        """Return what is to hear of the model, of a loader's turn, of a batch, of an error."""
-        return self.on_built, self.on_fed, self.on_batch, self.on_raise
+    def handlers(self) -> tuple[Any, Any, Any, Any, Any]:
+        """Return what hears of the model, a loader that is asked, one that hands out, a batch, an error."""
+        return self.on_built, self.on_asked, self.on_fed, self.on_batch, self.on_raise
+
+    @property
+    def absence(self) -> str:
+        """Return why ``seen`` has nothing to tell."""
+        return "no loader was seen" if self._loader is None else "the loader has no workers"
 
     def on_built(self, live: Trained) -> None:
         """Remember the loader."""
         self._loader = live.loader
+
+    def on_asked(self, feed: Feed) -> None:
+        """Remember what is asked for a batch: of a script's first one that fails, nothing else tells."""
+        self._asked = feed.loader
 
     def on_fed(self, feed: Feed) -> None:
         """Leave out what comes of other loaders than the first one that was trained on."""
@@ -63,6 +74,8 @@ class LoaderWatch:
         """Remember the line that tells of the end of the room, if one does."""
         lines = (line.strip() for text in _chain(error) for line in text.splitlines())
         self._failure = next((brief(x, 300) for x in lines if any(s in x for s in self._signs)), "")
+        if self._loader is None:
+            self._loader = self._asked()
 
     def seen(self) -> Loader | None:
         """Return what was seen, or None where the loader has no workers, or was not built."""
@@ -91,6 +104,10 @@ class LoaderWatch:
     def _all_alive(self) -> bool:
         alive = (any(not each.expired() for each in batch) for batch in self._batches)
         return bool(self._batches) and all(alive)
+
+
+def _nothing() -> None:
+    """Stand for a loader that is not there."""
 
 
 def _storages(batch: object) -> list[torch.UntypedStorage]:

@@ -13,7 +13,9 @@ from ddpcheck.finding import Location
 from ddpcheck.measures.means import Mean, whole_count
 from ddpcheck.target.live import Trained
 from ddpcheck.watch.callsite import users_line
+from ddpcheck.watch.origins import Origins, origin_of
 from ddpcheck.watch.quotients import Count, Quotient, leave_out, quotients
+from ddpcheck.watch.weighings import Weighings
 
 # More tells no more; how targets are ignored, a few tell.
 KEPT_MEANS = 512
@@ -32,6 +34,7 @@ class _Kept:
     count: Count | None = None
     # Which kind it is of in its backward pass, where the script takes it by itself.
     like: tuple[int, int] | None = None
+    key: tuple[int, int] = (0, 0)
 
     def come(self, gradient: torch.Tensor) -> None:
         """Note the gradient that comes to the mean; it may come more than once."""
@@ -57,6 +60,10 @@ class Means:
         self._backwards = 0
         self._ddp: DistributedDataParallel | None = None
         self._syncs = False
+        self._takes_some = False
+        self._is_compiled = False
+        self._origins = Origins()
+        self._made_at: dict[tuple[int, int], int] = {}
 
     @property
     def lines(self) -> tuple[Location | None, ...]:
@@ -86,13 +93,24 @@ class Means:
         leave_out(loss)
         self._kept.append(kept)
 
+    def on_compiled(self, _module: object) -> None:
+        """Remember that a compiler may be at work, which is to find all as it is."""
+        self._is_compiled = True
+
+    def on_inputs(self, _step: int, _inputs: object) -> None:
+        """Have the lines noted of a script that takes means by itself."""
+        if self._takes_some and not self._is_compiled:
+            self._origins.begin()
+
     def on_loss(self, step: int, loss: torch.Tensor) -> None:
         """Look for means that the loss takes by itself."""
+        self._origins.end()
         self._syncs = self._syncs or self._ddp is None or self._ddp.require_backward_grad_sync
         if len(self._kept) >= KEPT_MEANS or type(loss) is not torch.Tensor or loss.dim():
             return
         found = () if _is_captured(loss) else tuple(quotients(loss))
         self._backwards += 1
+        self._takes_some = self._takes_some or bool(found)
         if found:
             line = self._lines.setdefault(users_line(), len(self._lines))
             for each in found:
@@ -102,9 +120,12 @@ class Means:
         # One that a micro-batch had before it in this step is another one.
         same = (line, found.key)
         again = self._numbers[same] = self._numbers.get(same, -1) + 1
+        made_at = origin_of(found.divided)
+        if made_at is not None:
+            self._made_at[same] = self._lines.setdefault(made_at, len(self._lines))
         number = found.count.number if found.count is not None else found.values
         kept = _Kept(line, step, found.key + again, found.values, number, None)
-        kept.count, kept.like = found.count, (self._backwards, found.kind)
+        kept.count, kept.like, kept.key = found.count, (self._backwards, found.kind), same
         found.node.register_prehook(kept.come_first)
         self._kept.append(kept)
 
@@ -116,26 +137,31 @@ class Means:
         self._step = step + 1
         self._numbers = {}
 
-    def read(self) -> tuple[Mean, ...]:
-        """Return the means that were backpropagated; waits for the device."""
+    def read(self, weighings: Weighings, *, by_hand: bool) -> tuple[Mean, ...]:
+        """Return the means that were backpropagated; waits for the device.
+
+        Where the script averages ``by_hand``, those of the steps in which it was seen to do so.
+        """
+        self._origins.end()
         means: list[Mean] = []
         alike: dict[tuple[int, int], list[Mean]] = {}
         for kept in self._kept:
-            mean = _mean(kept)
+            own = weighings.by_hand(kept.step) if by_hand else weighings.of_hooks(kept.step)
+            mean = _mean(kept, own, self._made_at.get(kept.key)) if own is not None else None
             if mean is not None:
                 means.append(mean)
                 if kept.like is not None:
                     alike.setdefault(kept.like, []).append(mean)
         # Several of a kind, each over another number: of each sample its own, as is right.
-        own = {id(m) for ms in alike.values() if len({m.counted for m in ms}) > 1 for m in ms}
-        return tuple(mean for mean in means if id(mean) not in own)
+        right = {id(m) for ms in alike.values() if len({m.counted for m in ms}) > 1 for m in ms}
+        return tuple(mean for mean in means if id(mean) not in right)
 
 
 def _is_captured(loss: torch.Tensor) -> bool:
     return loss.is_cuda and torch.cuda.is_current_stream_capturing()
 
 
-def _mean(kept: _Kept) -> Mean | None:
+def _mean(kept: _Kept, factor: float, made_at: int | None) -> Mean | None:
     """Return what was noted, None where it was not backpropagated, or divides by no count."""
     if kept.gradient is None:
         return None
@@ -156,6 +182,8 @@ def _mean(kept: _Kept) -> Mean | None:
         runs=0 if kept.runs is None else int(kept.runs),
         gradient=gradient,
         by_hand=kept.like is not None,
+        factor=factor,
+        made_at=made_at,
     )
 
 

@@ -17,17 +17,15 @@ Ranks = tuple[int, ...]
 Pick = Callable[[torch.Tensor], torch.Tensor | None]
 
 
-def sketched_by_holders(
-    module: nn.Module, pick: Pick, *, with_plain: bool
-) -> dict[Ranks, dict[str, Sketch]]:
-    """Return sketches of parameters, or what is picked of them, by the ranks that hold the same.
+def sketched_by_holders(module: nn.Module, pick: Pick) -> dict[Ranks, dict[str, Sketch]]:
+    """Return sketches of DTensors, or what is picked of them, by the ranks that hold the same.
 
-    Of a DTensor it is the part that is here. Plain ones are under (), since nobody says.
+    It is the part that is here.
     """
     found: dict[Ranks, list[tuple[str, torch.Tensor | None]]] = {}
     for name, parameter in module.named_parameters():
         ranks = holders(parameter) if _has_mesh(parameter) else ()
-        if len(ranks) > 1 or (with_plain and not ranks):
+        if len(ranks) > 1:
             found.setdefault(ranks, []).append((name, _local(pick(parameter))))
     return {ranks: sketch_all(each) for ranks, each in found.items()}
 
@@ -45,6 +43,13 @@ def ranks_of_meshes(module: nn.Module) -> list[Ranks]:
     """Return the ranks of each mesh that DTensors among the parameters are spread over."""
     spread: list[Any] = [each for each in module.parameters() if _has_mesh(each)]
     return sorted({tuple(sorted(each.device_mesh.mesh.reshape(-1).tolist())) for each in spread})
+
+
+def constants_of(module: nn.Module) -> list[str]:
+    """Return the plain parameters that have one value all over, as norms and biases have at first."""
+    plain = [(n, p.detach()) for n, p in module.named_parameters() if not _has_mesh(p)]
+    filled = [(name, each.flatten()) for name, each in plain if each.numel()]
+    return [name for name, each in filled if bool((each == each[0]).all())]
 
 
 def names_of(module: nn.Module) -> dict[str, str]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils.data import get_worker_info
 
+from ddpcheck.machine.core_waits import CoreWaits
 from ddpcheck.measures.blocks import Block, in_blocks
 from ddpcheck.watch.callsite import users_line
 
@@ -84,6 +85,7 @@ class Pace:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self.work = Work(clock)
+        self._waits = CoreWaits()
         self._on_gpu = False
         self._began: float | None = None  # when the step did
         self._asked: float | None = None
@@ -114,6 +116,11 @@ class Pace:
     def on_gpu(self) -> bool:
         """Return whether the model is on a GPU, which the host does not wait for."""
         return self._on_gpu
+
+    @property
+    def core_waits(self) -> float:
+        """Return which part of the time so far may have been lost by waiting for a core."""
+        return self._waits.share
 
     def on_built(self, live: Trained) -> None:
         """Note what the model is on."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from threading import Lock
 
 import torch
@@ -14,7 +14,9 @@ from torch.nn.parallel import DistributedDataParallel
 from ddpcheck.check import Skip
 from ddpcheck.measures.digests import short_digest
 from ddpcheck.measures.moments import Moments
+from ddpcheck.measures.sketch import Sketch
 from ddpcheck.target.live import Trained
+from ddpcheck.target.sketch import sketch_all
 
 # A training of more steps than that is watched to its end without them; so many are read at once.
 KEPT_NORMS = 20_000
@@ -36,6 +38,29 @@ def replicated(live: Trained) -> list[tuple[str, nn.Parameter]]:
     if any(hasattr(p, "placements") or hasattr(p, "_fsdp_flattened") for _, p in named):
         raise Skip("the parameters are sharded: ranks hold different parts by design")
     return named
+
+
+def replicated_beside(live: Trained) -> list[tuple[str, nn.Parameter]]:
+    """Return those of other models in DDP on the same ranks, by the model's class and their name.
+
+    Unlike the trained model's, their gradients may be on their way at the time of its steps.
+    """
+    own = {id(parameter) for parameter in live.module.parameters()}
+    found: dict[str, nn.Parameter] = {}
+    for number, ddp in enumerate(live.beside):
+        apart = set(ddp.parameters_to_ignore)
+        for name, each in ddp.module.named_parameters():
+            if name not in apart and id(each) not in own and not hasattr(each, "placements"):
+                found[f"{type(ddp.module).__name__}[{number}].{name}"] = each
+    return list(found.items())
+
+
+def sketched_plain(
+    module: nn.Module, pick: Callable[[torch.Tensor], torch.Tensor | None]
+) -> dict[str, Sketch]:
+    """Return sketches of what is picked of the parameters that are not sharded."""
+    own = ((n, p) for n, p in module.named_parameters() if type(p) is nn.Parameter)
+    return sketch_all((n, pick(p)) for n, p in own if not hasattr(p, "_fsdp_flattened"))
 
 
 class Norms:
@@ -94,19 +119,29 @@ class Replica:
 
     def __init__(self, live: Trained) -> None:
         self._live = live
-        self._norms = Norms([each for _, each in replicated(live)])
+        whole = replicated(live) + replicated_beside(live)
+        self._norms = Norms([each for _, each in whole])
+        own = () if live.ddp is None else (live.ddp,)
+        self._ddps = (*own, *live.beside)
         self._is_uneven = False
+
+    def sketch(self) -> dict[str, Sketch]:
+        """Return sketches of the parameters as they are now, by name."""
+        return sketch_all((*replicated(self._live), *replicated_beside(self._live)))
+
+    def sketch_gradients(self) -> dict[str, Sketch]:
+        """Return sketches of what the optimizer is about to use."""
+        return sketch_all((name, each.grad) for name, each in replicated(self._live))
 
     def note(self) -> None:
         """Keep what tells whether replicas are alike after this step."""
-        ddp = self._live.ddp
-        self._is_uneven = self._is_uneven or (ddp is not None and allows_uneven(ddp))
+        self._is_uneven = self._is_uneven or any(allows_uneven(ddp) for ddp in self._ddps)
         self._norms.note()
 
     @property
     def apart_by_design(self) -> bool:
         """Return whether replicas differ between two averages, as in post-local SGD."""
-        hooks = self._live.ddp._comm_hooks if self._live.ddp is not None else []
+        hooks = [hook for ddp in self._ddps for hook in ddp._comm_hooks]
         names = [type(state).__name__ for _, state in hooks] + [type(self._live.optimizer).__name__]
         return any("LocalSGD" in each for each in names)
 

@@ -21,6 +21,7 @@ if it has any, are such objects too, and receive each event before it:
     on_loss(step, loss)       the loss before backward
     on_gradients(step)        after backward, before the optimizer's step
     on_step(step)             after the optimizer's step
+    on_other_step()           an optimizer made a step that is not the one of this training; scripts only
     on_raise(step, error)     the training raised
     on_ended()                the script came to its end, and did not raise; scripts only
     on_drained(feed)          an iteration over a DataLoader came to its end; scripts only
@@ -40,16 +41,27 @@ if it has any, are such objects too, and receive each event before it:
     on_averaged(loss, targets, ignored, location)   a loss is the mean over the targets but those of
                               the value ``ignored``: by cross_entropy or nll_loss, with a gradient
     on_gathered(tensor, location)        a tensor that was computed goes into an all_gather, which
-                              cuts its gradient
+                              cuts its gradient; within no_grad, too
+    on_reducing(tensor, ranks)           the script sums floating point values over these ranks
+    on_weighed(came, made)    a hook of the script's own on a tensor made another gradient of what
+                              came, None for both where it did so in place
     on_pickled(operation, value, size_bytes, ranks, location)   a collective of objects pickled a value,
                               for a group of so many ranks; not told of small ones
+    on_stored(value, location)           a value is about to be written as a distributed checkpoint, by
+                              ``async_save``, too; whatever has a state_dict is replaced by that
     on_storing(path, leads, location)    this rank's part of a distributed checkpoint will be written
                               there; one rank leads, or each does where each writes one by itself
     on_read(held, asked, location)       of a distributed checkpoint that holds these keys, each with
                               what torch noted of it, these are to be loaded
+    on_restored(value, location)         torch.distributed.checkpoint.load has filled this value
     on_scheduled(scheduler, location)    a learning rate scheduler made a step, not as a part of another
     on_called(call)           a collective of torch.distributed returned; see ``meetings.Called``
-    on_joint(ranks)           a backward pass made a collective among these ranks; told once for each
+    on_joint(ranks)           a backward pass made a collective among these ranks, and not for FSDP; told
+                              once for each
+    on_spread(ranks)          the forward of a torch.autograd.Function made one: what it works on may be
+                              spread over these ranks; told once for each
+    on_passed(ranks)          one rank sends a tensor to another, as stages of a pipeline do; told once
+                              for each two
     on_grouped(group)         the script made a group; see ``meetings.Grouped``
     on_dropped(what, location)   an asynchronous collective was called, and its handle thrown away
 

@@ -9,8 +9,9 @@ import msgspec
 import pytest
 from torch._C._distributed_c10d import HashStore, PrefixStore
 
+from ddpcheck import jsontext
 from ddpcheck.engine.channel import STOP, Assignment, Channel, Decision, End
-from ddpcheck.engine.entries import Began, Ended, Entry, Measured, Present
+from ddpcheck.engine.entries import Began, Ended, Measured, Present
 from ddpcheck.launch.host import ENDED
 from ddpcheck.measures.testimony import State, Testimony
 
@@ -228,14 +229,19 @@ def test_a_text_is_heard_as_it_was_said(channel: Channel, store: HashStore) -> N
     assert channel.heard("exit/100") == "exit code 3"
 
 
+def sealed(check: str, facts: bytes) -> Measured:
+    """Return what arrives of facts: their JSON, which nobody has looked at yet."""
+    return Measured(check, facts, 0.1)
+
+
 def test_entries_arrive_as_they_were_told(channel: Channel) -> None:
-    entries: list[Entry] = [Began("network/a", 1.5), Measured("network/a", {"x": [1, None]}, 0.1)]
-    channel.tell("network/0", entries)
+    began = Began("network/a", 1.5)
+    channel.tell("network/0", [began, Measured("network/a", {"x": [1, None]}, 0.1)])
     channel.tell("network/1", [])
     channel.tell("network/2", [Ended("network")])
     assert channel.read(["network/2", "network/0", "network/1"]) == [
         [Ended("network")],
-        entries,
+        [began, sealed("network/a", b'{"x":[1,null]}')],
         [],
     ]
     assert channel.read([]) == []
@@ -244,13 +250,13 @@ def test_entries_arrive_as_they_were_told(channel: Channel) -> None:
 def test_what_a_training_can_contain_can_be_told(channel: Channel) -> None:
     channel.tell("a", [Measured("caf\udce9", {"loss": float("nan"), "name": "x\0\n"}, 0.1)])
     ((entry,),) = channel.read(["a"])
-    assert entry == Measured(r"caf\udce9", {"loss": "nan", "name": "x\0\n"}, 0.1)
+    assert entry == sealed(r"caf\udce9", rb'{"loss":"nan","name":"x\u0000\n"}')
 
 
 def test_entries_of_many_ranks_are_large_and_arrive(channel: Channel) -> None:
-    entries: list[Entry] = [Measured("a", {"sketches": ["0" * 64] * 20_000}, 0.1)]
-    channel.tell("a", entries)
-    assert channel.read(["a"]) == [entries]
+    facts = {"sketches": ["0" * 64] * 20_000}
+    channel.tell("a", [Measured("a", facts, 0.1)])
+    assert channel.read(["a"]) == [[sealed("a", jsontext.encode(facts))]]
 
 
 @pytest.mark.parametrize(

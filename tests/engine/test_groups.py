@@ -83,7 +83,7 @@ def test_what_torch_calls_is_kept_apart(groups: Groups) -> None:
     assert groups.digests() == {}
 
 
-def test_ranks_that_share_a_backward_pass_are_told_once(groups: Groups, told: Told) -> None:
+def test_ranks_that_share_a_pass_are_told_once(groups: Groups, told: Told) -> None:
     class Summed(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, value: torch.Tensor) -> torch.Tensor:  # noqa: ARG004
@@ -97,11 +97,13 @@ def test_ranks_that_share_a_backward_pass_are_told_once(groups: Groups, told: To
 
     summed: Any = Summed
     value = torch.ones(3, requires_grad=True)
-    result = summed.apply(value)
+    dist.all_reduce(torch.ones(3))
     assert told == []
+    result = summed.apply(value)
+    assert told == [("spread", (0, 1))]
     result.sum().backward()
     summed.apply(value).sum().backward()
-    assert told == [("joint", (0, 1))]
+    assert told == [("spread", (0, 1)), ("joint", (0, 1))]
     del groups
 
 

@@ -1,6 +1,6 @@
 """Judging: from what ranks told to records and findings, whatever is missing."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
@@ -9,8 +9,17 @@ import pytest
 
 from ddpcheck.catalogue import validated
 from ddpcheck.check import Check
-from ddpcheck.engine.entries import Began, Crashed, Entry, Measured, Skipped
-from ddpcheck.engine.judging import disregarded, judge_check, not_run
+from ddpcheck.engine.entries import (
+    Began,
+    Crashed,
+    Entry,
+    Measured,
+    Skipped,
+    pack,
+    unpack_sealed,
+)
+from ddpcheck.engine.judging import by_check, disregarded, judge_check, judge_checks, not_run
+from ddpcheck.engine.thinning import thinned
 from ddpcheck.finding import Finding, Recommendation, Severity
 from ddpcheck.report import CheckOutcome, FoldedFact
 
@@ -212,3 +221,60 @@ def test_what_crashed_stays_told_when_the_rest_is_disregarded() -> None:
         "probe line 3",
         "disregarded: why",
     ]
+
+
+def test_facts_that_came_as_json_are_judged_like_plain_ones() -> None:
+    entries: dict[int, list[Entry]] = {0: measured(2), 1: measured(3), 2: measured(3)}
+    blobs = map(pack, entries.values())
+    (sealed,) = [judge_checks([make_check()], by_check(dict(enumerate(unpack_sealed(blobs)))))]
+    plain = judge_check(make_check(), entries)
+    assert sealed[0].findings == plain.findings
+    assert sealed[0].record == plain.record
+    assert thinned({ID: sealed[0].told}) == thinned({ID: plain.told})
+
+
+def test_the_entries_of_each_rank_are_gone_through_once_for_all_checks() -> None:
+    seen: list[int] = []
+
+    def told(rank: int) -> Iterator[Entry]:
+        seen.append(rank)
+        yield from measured(2)
+
+    about = by_check({rank: told(rank) for rank in range(3)})
+    assert seen == [0, 1, 2]
+    assert {check: sorted(each.measured) for check, each in about.items()} == {ID: [0, 1, 2]}
+
+
+def test_equal_facts_are_read_once_and_long_lists_kept_once() -> None:
+    class Member(msgspec.Struct, frozen=True):
+        number: int
+        group: tuple[int, ...]
+
+    given: list[Mapping[int, Member]] = []
+
+    def judge(facts: Mapping[int, Member]) -> list[Finding]:
+        given.append(facts)
+        return []
+
+    check = make_check(Facts=Member, judge=judge)
+    group = list(range(1000))
+    facts = [{"number": rank // 2, "group": group} for rank in range(4)]
+    blobs = [pack([Measured(ID, each, 0.1)]) for each in facts]
+    judge_checks([check], by_check(dict(enumerate(unpack_sealed(blobs)))))
+    (told,) = given
+    assert [each.number for each in told.values()] == [0, 0, 1, 1]
+    assert told[0] is told[1]
+    assert told[0].group is told[2].group
+
+
+def test_ranks_that_a_finding_names_are_essential_and_so_is_the_first() -> None:
+    entries = {rank: measured(3 if rank == 5 else 2) for rank in range(10)}
+    assert judge_check(make_check(), entries).essential_ranks == [0, 5]
+    of_all = {rank: measured(3) for rank in range(10)}
+    assert judge_check(make_check(), of_all).essential_ranks == [0]
+    chosen = make_check(representatives=_last_of)
+    assert judge_check(chosen, of_all).essential_ranks == [0, 9]
+
+
+def _last_of(facts: Mapping[int, Number]) -> set[int]:
+    return {max(facts)}

@@ -5,9 +5,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from ddpcheck.engine.assembly import Ranks
 from ddpcheck.engine.blackbox import BlackBox
-from ddpcheck.engine.entries import Began, Crashed, Ended, Entry
-from ddpcheck.engine.outcomes import last_seen, testimony_on_files, testimony_told
+from ddpcheck.engine.entries import Began, Crashed, Ended, Entry, Present
+from ddpcheck.engine.outcomes import last_seen, rank_records, testimony_on_files, testimony_told
 from ddpcheck.measures.testimony import Call, State, Testimony
 from ddpcheck.report import LastSeen
 
@@ -55,6 +56,29 @@ def test_the_first_exception_counts() -> None:
 )
 def test_a_rank_was_last_seen_in_a_check_or_nowhere(check: str, seen: LastSeen | None) -> None:
     assert last_seen(Testimony(check=check, stack="train.py")) == seen
+
+
+def test_a_rank_whose_script_has_ended_says_so_and_not_which_check_looked_on_last() -> None:
+    present = Present(
+        rank=0,
+        local_rank=0,
+        world_size=2,
+        host="a",
+        pid=1,
+        gpus=0,
+        backend="gloo",
+        launcher="ddpcheck",
+        versions={},
+    )
+    other = msgspec.structs.replace(present, rank=1)
+    entries: dict[int, list[Entry]] = {0: [present, Ended("watch")], 1: [other]}
+    ended = Testimony(check="sharding/replicated-parameter-drifts", sequence=4)
+    waits = Testimony(
+        state=State.BUSY, check="watch/script", overran=True, waits_in="all_reduce", sequence=5
+    )
+    first, second = rank_records(Ranks(entries, {0: ended, 1: waits}), [], "gloo")
+    assert (first.last_seen, first.reason) == (None, "came to its script's end without all_reduce")
+    assert second.last_seen == LastSeen("watch/script")
 
 
 @pytest.fixture

@@ -21,9 +21,23 @@ from ddpcheck.cli import main
 sys.exit(main())
 """
 
+# Takes its number in the roll, and stands for longer than a leader looks for its name.
+STANDS = """
+import sys, time
+from ddpcheck.engine import channel
+pack = channel.pack
+def stand_and_pack(entries):
+    time.sleep(0.6)
+    return pack(entries)
+channel.pack = stand_and_pack
+sys.argv = ["ddpcheck", *sys.argv[2:]]
+from ddpcheck.cli import main
+sys.exit(main())
+"""
 
-def start(rank: int, port: int, folder: Path, *, late: bool = False) -> subprocess.Popen[str]:
-    how = ["-c", WAIT, "ddpcheck"] if late else ["-m", "ddpcheck"]
+
+def start(rank: int, port: int, folder: Path, program: str = "") -> subprocess.Popen[str]:
+    how = ["-c", program, "ddpcheck"] if program else ["-m", "ddpcheck"]
     words = ["run", "--profile", "quick", "--select", "launch", "--deadline", str(DEADLINE_S)]
     return subprocess.Popen(
         [sys.executable, *how, *words, "--report-dir", str(folder / "reports")],
@@ -37,7 +51,7 @@ def start(rank: int, port: int, folder: Path, *, late: bool = False) -> subproce
 
 def test_a_rank_that_is_seen_to_start_is_waited_for(tmp_path: Path) -> None:
     port = free_port()
-    late = start(1, port, tmp_path, late=True)
+    late = start(1, port, tmp_path, WAIT)
     first = start(0, port, tmp_path)
     wait_for_listener(port)  # by now rank 0 has imported torch
     with pytest.raises(subprocess.TimeoutExpired):
@@ -49,6 +63,13 @@ def test_a_rank_that_is_seen_to_start_is_waited_for(tmp_path: Path) -> None:
     assert (first.returncode, late.returncode) == (0, 0), told
     report = read_report(tmp_path / "reports" / "latest")
     assert report.verdict is Verdict.PASS
+
+
+def test_a_rank_that_has_come_and_not_told_its_name_yet_is_no_missing_one(tmp_path: Path) -> None:
+    port = free_port()
+    ranks = [start(0, port, tmp_path), start(1, port, tmp_path, STANDS)]
+    told = [each.communicate(timeout=LIMIT_S) for each in ranks]
+    assert [each.returncode for each in ranks] == [0, 0], told
 
 
 def test_a_rank_that_nobody_started_is_missed_at_the_deadline(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -15,10 +15,17 @@ import pytest
 from ddpcheck.engine.neighbours import Neighbour
 from ddpcheck.engine.plan import UNBOUNDED_S
 from ddpcheck.engine.stacks import answers, shown_waiting_call, stack_of, waiting_call
-from ddpcheck.engine.whereabouts import Whereabouts
+from ddpcheck.engine.whereabouts import REMEMBERED_S, Whereabouts
 from ddpcheck.measures.testimony import State
 
 LONG_S = 60.0
+
+
+@pytest.fixture(autouse=True)
+def disarmed() -> Iterator[None]:
+    """Put out the timer of a check that a test has entered: it would end the tests' own process."""
+    yield
+    faulthandler.cancel_dump_traceback_later()
 
 
 @contextmanager
@@ -86,6 +93,22 @@ def test_a_rank_between_two_checks_is_not_busy() -> None:
     assert where.testimony().state is State.ENDED
 
 
+def test_a_stop_is_remembered_in_the_next_check_and_forgotten_after(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    where = Whereabouts()
+    where.enter("network/a", LONG_S)
+    where.note_stop(3.61)
+    where.leave()
+    assert (where.testimony().stood_s, where.testimony().stood_in) == (3.6, "network/a")
+    where.enter("network/b", LONG_S)
+    where.note_stop(1.0)
+    assert (where.testimony().stood_s, where.testimony().stood_in) == (3.6, "network/a")
+    later = time.monotonic() + REMEMBERED_S
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    assert (where.testimony().stood_s, where.testimony().stood_in) == (0.0, "")
+
+
 def test_a_script_without_a_deadline_has_faulthandlers_timer_for_itself(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -129,7 +152,7 @@ def test_a_process_that_holds_the_gil_shows_its_stack_when_asked(tmp_path: Path)
         try:
             assert process.stdout is not None
             process.stdout.readline()
-            neighbour = Neighbour(0, process.pid)
+            neighbour = Neighbour(process.pid, 0)
             assert neighbour.open()
             neighbour.ask_for_stack()
             stack = tmp_path / "0.stack"
@@ -146,7 +169,7 @@ def test_a_process_that_would_not_answer_is_not_asked() -> None:
     with subprocess.Popen(["sleep", "1000"]) as process:
         try:
             assert not answers(process.pid)
-            neighbour = Neighbour(0, process.pid)
+            neighbour = Neighbour(process.pid, 0)
             assert neighbour.open()
             neighbour.ask_for_stack()
             assert neighbour.state is State.SILENT

@@ -47,7 +47,7 @@ def test_healthy_targets_are_silent(tmp_path: Path, target: str) -> None:
         ("gpu_zero:batch_on_gpu_0", "devices/wrong-device", (1,)),
         ("gpu_zero:model_on_gpu_0", "devices/wrong-device", (1,)),
         ("gpu_zero:context_on_gpu_0", "devices/wrong-device", (1,)),
-        ("gpu_targets:perturbed", "gradients/replicas-differ", (1,)),
+        ("gpu_targets:perturbed", "gradients/replicas-differ", (0, 1)),
         ("gpu_tampered:healthy", "collectives/wrong-values", (1,)),
     ],
 )

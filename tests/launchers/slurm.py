@@ -48,6 +48,7 @@ SchedulerType=sched/builtin
 ReturnToService=2
 {nodes}
 PartitionName=all Nodes=ALL Default=YES State=UP
+{more}
 """
 
 
@@ -136,8 +137,11 @@ def why_not() -> str:
 
 
 @contextmanager
-def made_cluster(nodes: int = 2) -> Generator[Cluster]:
-    """Make hosts with a Slurm, until the end of the block; skips the test where it cannot."""
+def made_cluster(nodes: int = 2, more: str = "") -> Generator[Cluster]:
+    """Make hosts with a Slurm, until the end of the block; skips the test where it cannot.
+
+    more: lines of its configuration.
+    """
     if reason := why_not():
         pytest.skip(reason)
     # The daemons end with the hosts, and write until then: the folder goes last.
@@ -147,7 +151,9 @@ def made_cluster(nodes: int = 2) -> Generator[Cluster]:
         (folder / "munge.key").chmod(0o600)
         lines = [f"NodeName={h.name} NodeAddr={h.address} CPUs={CORES}" for h in hosts]
         controller = f"{hosts[0].name}({hosts[0].address})"
-        text = CONFIG.format(folder=folder, controller=controller, nodes="\n".join(lines))
+        text = CONFIG.format(
+            folder=folder, controller=controller, nodes="\n".join(lines), more=more
+        )
         (folder / "slurm.conf").write_text(text)
         cluster = Cluster(hosts, folder)
         cluster.start()

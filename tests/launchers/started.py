@@ -1,4 +1,4 @@
-"""``ddpcheck run`` started by any command, and what a healthy run of two ranks ends with."""
+"""``ddpcheck`` started by any command, and what a healthy run of two ranks ends with."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 
-import pytest
 from real_ranks import LIMIT_S, Ended, clean_environment, short
 
-from ddpcheck.report import CheckOutcome, RankOutcome, Verdict
+from ddpcheck.report import CheckOutcome, RankOutcome, Report, Verdict
+
+# Enough for the loss to fall.
+SHORT_TRAINING = ("--steps", "12", "--global-batch", "8")
 
 
 def ddpcheck(report_dir: Path, *options: str) -> list[str]:
@@ -41,12 +42,6 @@ def python(*words: str) -> list[str]:
     return [sys.executable, *words]
 
 
-def require(*modules: str) -> None:
-    """Skip the test where one of these is not installed; importing them would take seconds."""
-    if missing := [module for module in modules if find_spec(module) is None]:
-        pytest.skip(f"no {', '.join(missing)}: pip install 'ddpcheck[launchers]'")
-
-
 def assert_healthy(ended: Ended, launcher: str, hosts: Sequence[str] = ()) -> None:
     """Two ranks of this launcher met, passed, and told so once; ``hosts`` are theirs."""
     assert set(ended.exit_codes) == {0}, ended.stderr
@@ -61,3 +56,11 @@ def assert_healthy(ended: Ended, launcher: str, hosts: Sequence[str] = ()) -> No
     assert [each.id for each in report.checks if each.outcome is CheckOutcome.ERROR] == []
     if hosts:
         assert [each.host for each in report.ranks] == list(hosts)
+
+
+def assert_trained(report: Report, strategy: str) -> None:
+    """Two ranks have trained as ``SHORT_TRAINING`` says, with this strategy, and learned."""
+    training = report.training
+    assert training is not None
+    assert (training["strategy"], training["world_size"], training["steps"]) == (strategy, 2, 12)
+    assert training["final_loss"] < training["loss"][0][1] - 0.5

@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
+from packages import require
 from real_ranks import free_port
-from started import assert_healthy, ddpcheck, python, require, start
+from started import assert_healthy, ddpcheck, python, start
 
 
 def launch(report_dir: Path, *options: str) -> list[str]:

@@ -1,12 +1,14 @@
 """``ddpcheck run`` under a real Slurm of two nodes: a rank of srun, inside a task, in a batch."""
 
+import os
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from slurm import Cluster, made_cluster
-from started import assert_healthy, ddpcheck, python
+from started import SHORT_TRAINING, assert_healthy, assert_trained, ddpcheck, python
 
 from ddpcheck.finding import Severity
 from ddpcheck.report import RankOutcome, Verdict
@@ -34,6 +36,7 @@ ranks = [
 ]
 sys.exit(max(rank.wait() for rank in ranks))
 """
+EXAMPLE = Path(__file__).parents[2] / "docs/examples/train.sbatch"
 TWO_A_NODE = ("--nodes=1", "--ntasks-per-node=2")
 
 
@@ -155,6 +158,33 @@ def test_one_task_a_node_does_not_drop_the_ranks_that_it_was_to_start(
     assert "--nproc-per-node 2: slurm has numbered this process as rank 0 of 2" in told[-2]
     assert "rank 1 of 2" in told[-1]
     assert all("srun --ntasks-per-node=2" in line for line in told[-2:])
+
+
+def test_the_batch_script_of_the_documentation_checks_and_trains(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    settings = "DDPCHECK_PROFILE=quick,DDPCHECK_SELECT=launch,DDPCHECK_STRATEGY=zero1"
+    settings += ",DDPCHECK_STEPS=12,DDPCHECK_GLOBAL_BATCH=8"
+    lines = EXAMPLE.read_text().splitlines()
+    ended = cluster.batch(tmp_path / "reports", ["--export", f"ALL,PATH={path},{settings}"], *lines)
+    assert ended.exit_code == 0, ended.stderr
+    run = ended.report.run
+    assert (run.launcher, list(run.hosts)) == ("slurm", ["host0", "host1"])
+    assert_trained(ended.report, "zero1")
+    assert ended.stdout.count("training: loss") == 1
+
+
+def test_one_torchrun_a_node_trains(cluster: Cluster, tmp_path: Path) -> None:
+    reports = tmp_path / "reports"
+    check = ddpcheck(reports, "--select", "launch")
+    train = ["-m", "ddpcheck", "train", "--from", str(reports / "latest"), *SHORT_TRAINING]
+    launcher = " ".join(torchrun(nodes=2))
+    lines = [f"srun {launcher} {' '.join(words)}" for words in (check, train)]
+    options = ["--nodes=2", "--ntasks-per-node=1"]
+    ended = cluster.batch(reports, options, " && ".join(lines))
+    assert ended.exit_code == 0, ended.stderr
+    assert_trained(ended.report, "ddp")
 
 
 @pytest.mark.thorough

@@ -323,6 +323,17 @@ GUILTY_OF_THEIR_OWN_DOING = [
         {0: Kind.STALLED},
         id="rank 0 was stopped and goes on",
     ),
+    # Seen: it had come to its next check when its successor asked.
+    pytest.param(
+        {0: msgspec.structs.replace(elsewhere(overran=False), stood_s=3.6), 1: waiting()},
+        {0: Kind.STALLED},
+        id="rank 0 was stopped, and is in its next check",
+    ),
+    pytest.param(
+        {0: msgspec.structs.replace(raised(PEER), stood_s=3.6), 1: waiting()},
+        {0: Kind.STALLED},
+        id="rank 0 was stopped, and found that the others had given up",
+    ),
     pytest.param(
         {rank: msgspec.structs.replace(elsewhere(), stood_s=3.6) for rank in range(2)},
         all_named(range(2), Kind.STALLED),
@@ -936,19 +947,19 @@ def test_the_words_of_one_who_waited_in_vain(words: str) -> None:
         pytest.param(
             {0: waiting(), 1: waiting(), 2: waiting(but_last(SHORT))},
             2,
-            f"called {SHORT} at {SITE} as collective 5, where others called {REDUCE}",
+            f"called {SHORT} at {SITE} as its collective number 5, where rank 0-1 called {REDUCE}",
             id="another shape",
         ),
         pytest.param(
             {0: waiting(), 1: waiting(but_last(SHORT))},
             1,
-            f"called {SHORT} at {SITE} as collective 5, where others called {REDUCE}",
+            f"called {SHORT} at {SITE} as its collective number 5, where rank 0 called {REDUCE}",
             id="the second of two who differ",
         ),
         pytest.param(
             {0: waiting(), 1: waiting(but_last(SHORT))},
             0,
-            f"called {REDUCE} at {SITE} as collective 5, where others called {SHORT}",
+            f"called {REDUCE} at {SITE} as its collective number 5, where rank 1 called {SHORT}",
             id="the first of two who differ",
         ),
         pytest.param(

@@ -1,8 +1,13 @@
 """When it is clear who is slower, and when more turns are needed."""
 
-import pytest
+from statistics import median
+from typing import Any
 
-from ddpcheck.measures.lateness import error_of_median, is_clear, log_ratios
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ddpcheck.measures.lateness import error_of_median, is_clear, log_ratios, median_without
 
 CPUS = {0: "cpu", 1: "cpu"}
 QUIET = [8.0, 8.1, 8.05] * 7
@@ -40,3 +45,27 @@ def test_the_error_of_a_median_falls_with_the_count() -> None:
     few, many = error_of_median([0.0, 1.0] * 8), error_of_median([0.0, 1.0] * 32)
     assert many == pytest.approx(few / 2)
     assert error_of_median([1.0]) == float("inf")
+
+
+@given(st.lists(st.floats(0.1, 10), min_size=2, max_size=30), st.data())
+def test_the_median_of_the_others_is_that_of_a_list_without_one(
+    values: list[float], data: st.DataObject
+) -> None:
+    at = data.draw(st.integers(0, len(values) - 1))
+    others = [*values[:at], *values[at + 1 :]]
+    assert median_without(sorted(values), values[at]) == pytest.approx(median(others))
+
+
+def test_thousands_of_ranks_are_sorted_once_a_stretch() -> None:
+    looked: list[int] = []
+
+    class Told(tuple[float, ...]):
+        __slots__ = ()
+
+        def __getitem__(self, at: Any) -> Any:
+            looked.append(at)
+            return super().__getitem__(at)
+
+    ranks = 500
+    log_ratios({rank: Told([1.0 + rank, 2.0]) for rank in range(ranks)})
+    assert len(looked) <= 6 * ranks

@@ -31,7 +31,7 @@ def test_what_is_alike_or_not_known_yet_is_silent(told: Sequence[tuple[int, int,
 
 def test_the_first_moment_that_differs_is_told_once() -> None:
     told = [(0, 0, "abcd"), (1, 0, "ab"), (1, 2, "xy"), (0, 4, "e"), (1, 4, "z")]
-    assert taken(2, *told) == [Apart(1, (1,), 2)]
+    assert taken(2, *told) == [Apart(1, (0, 1), 2)]
 
 
 def test_the_rank_that_differs_from_most_is_named() -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-from ddpcheck.measures.peers import grouped, outside_majority, slower_than_peers
+from ddpcheck.measures.peers import are_linked, grouped, outside_majority, slower_than_peers
 
 
 @pytest.mark.parametrize(
@@ -47,3 +47,10 @@ def test_outside_the_majority(told: str, odd: tuple[int, ...]) -> None:
 def test_ranks_are_grouped_by_what_they_tell() -> None:
     assert grouped({3: "a", 0: "b", 1: "a"}) == {"b": [0], "a": [1, 3]}
     assert grouped({}) == {}
+
+
+def test_links_make_a_chain() -> None:
+    assert are_linked((0, 1, 2), [(1, 2), (0, 1)])
+    assert are_linked((0, 2), [(0, 1), (1, 2)])
+    assert not are_linked((0, 1, 2, 3), [(0, 1), (2, 3)])
+    assert not are_linked((0, 1), [])

@@ -1,7 +1,7 @@
 import pytest
 
 from ddpcheck.finding import Location
-from ddpcheck.measures.stack_lines import told_places, users_place
+from ddpcheck.measures.stack_lines import place_of, told_places, users_place
 from ddpcheck.measures.testimony import Testimony
 
 TRACEBACK = """  File "/venv/lib/python3.11/site-packages/ddpcheck/watch/script.py", line 24, in run_script
@@ -41,3 +41,17 @@ def test_places_are_told_for_those_that_have_one() -> None:
     told = {0: Testimony(stack=TRACEBACK), 1: Testimony()}
     assert told_places(told, (0, 1)) == "; rank 0 is at /home/me/train.py:41 in validate"
     assert told_places(told, (1,)) == ""
+
+
+@pytest.mark.parametrize(
+    ("told", "place"),
+    [
+        ("/home/me/train.py:12 in main", Location("/home/me/train.py", 12, "main")),
+        ("/home/me/train.py:12", Location("/home/me/train.py", 12)),
+        ("checkpoint/utils.py:135", None),
+        ("", None),
+    ],
+)
+def test_places_are_read_as_they_are_written(told: str, place: Location | None) -> None:
+    assert place_of(told) == place
+    assert place is None or str(place) == told

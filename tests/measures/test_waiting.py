@@ -139,6 +139,29 @@ def test_a_receive_without_a_sender_and_where_that_one_is_instead() -> None:
     assert asked in inquest(told)[1].reason
 
 
+def test_a_send_that_nobody_takes_and_where_that_one_is_instead() -> None:
+    told = {
+        0: rank(sent(0, 1, 5), world=calls(REDUCE), where="send"),
+        1: rank(sent(0, 1, 4), world=calls(REDUCE, REDUCE, waits=True)),
+    }
+    assert named(told) == dict.fromkeys((0, 1), Kind.OTHER_CALL)
+    assert f"sends transfer 5 to rank 1 at {SITE}, which has not asked" in inquest(told)[0].reason
+    assert "which rank 0 has not entered" in inquest(told)[1].reason
+
+
+def test_ranks_that_all_send_are_stalled() -> None:
+    told = {
+        0: rank(sent(0, 1, 1), where="send"),
+        1: rank(sent(1, 0, 1), where="send"),
+    }
+    assert set(named(told).values()) == {Kind.STALLED}
+
+
+def test_a_send_to_a_rank_that_is_at_work() -> None:
+    told = {0: rank(sent(0, 1, 5), where="send"), 1: rank(sent(0, 1, 4), where="")}
+    assert 0 not in named(told)
+
+
 @pytest.mark.parametrize("where", ["recv", "recv {}<-{}"])
 def test_ranks_that_all_receive_are_stalled(where: str) -> None:
     told = {

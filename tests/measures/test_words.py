@@ -1,6 +1,15 @@
 import pytest
 
-from ddpcheck.measures.words import brief, listed, runs, size, spans
+from ddpcheck.measures.words import (
+    as_options,
+    brief,
+    counted,
+    known_as,
+    listed,
+    runs,
+    size,
+    spans,
+)
 
 
 def test_long_lists_are_cut() -> None:
@@ -14,6 +23,24 @@ def test_ranks_are_folded() -> None:
     assert runs([9, 0, 1, 2, 3, 3]) == ["0-3", "9"]
     assert spans([9, 0, 1, 2, 3]) == "0-3, 9"
     assert spans(range(0, 40, 2)).endswith(", and 12 more")
+
+
+def test_a_number_of_things() -> None:
+    assert [counted(each, "more rank") for each in (0, 1, 2)] == [
+        "0 more ranks",
+        "1 more rank",
+        "2 more ranks",
+    ]
+
+
+def test_a_script_is_no_check() -> None:
+    assert known_as("watch/script") == "the script"
+    assert known_as("collectives/late-rank") == "collectives/late-rank"
+
+
+def test_options_are_written_as_they_are_asked_for() -> None:
+    assert as_options({"cpu_offload": "true", "schedule": "gpipe"}) == "cpu_offload,schedule=gpipe"
+    assert as_options({}) == ""
 
 
 def test_long_values_are_cut() -> None:

@@ -3,27 +3,26 @@
 Look at the difference with ``git diff tests/render/golden`` before you commit it.
 """
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+
+from fault_samples import FAULTS, many_ranks
+from sample_parts import STAGES, check, ranks, report, run
 
 from ddpcheck.finding import Confidence, Finding, Location, Recommendation, Severity
-from ddpcheck.render import render
-from ddpcheck.report import (
-    CheckOutcome,
-    CheckRecord,
-    FoldedFact,
-    LastSeen,
-    RankOutcome,
-    RankRecord,
-    Report,
-    Run,
-    verdict_of,
-)
+from ddpcheck.render import formats, render
+from ddpcheck.report import FoldedFact, LastSeen, RankOutcome, RankRecord, Report
 
+__all__ = ["SAMPLES", "check", "crowd", "golden", "ranks", "report", "run"]
 GOLDEN = Path(__file__).parent / "golden"
-SUFFIXES = {"text": "txt", "markdown": "md", "json": "json"}
-STAGES = ("launch", "environment", "network", "devices", "collectives", "rehearsal")
+SUFFIXES = {
+    "text": "txt",
+    "markdown": "md",
+    "github": "github",
+    "junit": "xml",
+    "openmetrics": "prom",
+    "sarif": "sarif",
+    "trace": "trace.json",
+}
 STACK = """\
 Thread 0x00007f3a2c1fe740 (most recent call first):
   File "/opt/torch/distributed/distributed_c10d.py", line 3007 in all_reduce
@@ -36,58 +35,6 @@ Traceback (most recent call last):
   File "gradients/bucket_views.py", line 31, in probe
 ValueError: 3 buckets, expected 4
 """
-
-
-def run(*, world_size: int, hosts: tuple[str, ...], requested: int = 0, **changes: Any) -> Run:
-    settings: dict[str, Any] = {
-        "id": "ddpcheck-20261127-221003-3f2a",
-        "command": "ddpcheck run",
-        "launcher": "torchrun",
-        "backend": "gloo",
-        "profile": "standard",
-        "started_at": "2026-11-27T22:10:03Z",
-        "duration_s": 4.2,
-        "versions": {"ddpcheck": "0.1.0", "python": "3.11.2", "torch": "2.13.0"},
-    }
-    settings.update(world_size=world_size, requested_world_size=requested or world_size)
-    settings.update(changes, hosts=hosts)
-    return Run(**settings)
-
-
-def check(check_id: str, stage: str = "", outcome: str = "pass", **changes: Any) -> CheckRecord:
-    settings: dict[str, Any] = {
-        "stage": stage or check_id.partition("/")[0],
-        "title": "A fault",
-        "duration_s": 0.0 if outcome == "skip" else 0.12,
-    }
-    settings.update(changes)
-    return CheckRecord(id=check_id, outcome=CheckOutcome(outcome), **settings)
-
-
-def ranks(world_size: int, per_host: int, kind: str = "cuda") -> dict[int, RankRecord]:
-    return {
-        rank: RankRecord(
-            rank=rank,
-            local_rank=rank % per_host,
-            host=f"node{rank // per_host}",
-            device=kind if kind == "cpu" else f"{kind}:{rank % per_host}",
-        )
-        for rank in range(world_size)
-    }
-
-
-def report(
-    of_run: Run,
-    records: Mapping[int, RankRecord],
-    checks: list[CheckRecord],
-    findings: list[Finding] | None = None,
-    **changes: Any,
-) -> Report:
-    listed = list(records.values())
-    settings: dict[str, Any] = {"recommendation": {}, "facts": {}, "findings": findings or []}
-    settings.update(changes)
-    verdict = verdict_of(listed, checks, findings or [])
-    return Report(verdict=verdict, run=of_run, ranks=listed, checks=checks, **settings)
 
 
 def healthy() -> Report:
@@ -262,12 +209,33 @@ SAMPLES = {
     "incomplete": incomplete,
     "check_error": check_error,
     "hostile": hostile,
+    **FAULTS,
 }
+# Of 4096 ranks, the formats that tell of each rank have no golden files: they are large.
+SAMPLES_OF_MANY = {"many_ranks": many_ranks}
+LARGE_OF_MANY = {"json", "trace"}
+# Its plots differ with the version of the library that draws them.
+WITHOUT_GOLDEN = {"html"}
+
+
+def sample(name: str) -> Report:
+    """Return a sample by its name."""
+    return {**SAMPLES, **SAMPLES_OF_MANY}[name]()
 
 
 def golden(name: str, format_name: str) -> Path:
     """Return the file that holds what the sample ``name`` must look like."""
-    return GOLDEN / f"{name}.{SUFFIXES[format_name]}"
+    return GOLDEN / f"{name}.{SUFFIXES.get(format_name, format_name)}"
+
+
+def golden_pairs() -> list[tuple[str, str]]:
+    """Return each sample and format of which there is a golden file."""
+    plain = [each for each in formats() if each not in WITHOUT_GOLDEN]
+    small = [each for each in plain if each not in LARGE_OF_MANY]
+    return [
+        *((name, each) for name in SAMPLES for each in plain),
+        *((name, each) for name in SAMPLES_OF_MANY for each in small),
+    ]
 
 
 def crowd(world_size: int, findings: int = 0) -> Report:
@@ -299,12 +267,10 @@ def crowd(world_size: int, findings: int = 0) -> Report:
 
 
 def write_golden_files() -> None:
-    """Write what every sample looks like now."""
+    """Write what every sample looks like now, in every format."""
     GOLDEN.mkdir(exist_ok=True)
-    for name, sample in SAMPLES.items():
-        for format_name in ("text", "markdown"):
-            golden(name, format_name).write_text(render(sample(), format_name), encoding="utf-8")
-    golden("healthy", "json").write_text(render(healthy(), "json"), encoding="utf-8")
+    for name, each in golden_pairs():
+        golden(name, each).write_bytes(render(sample(name), each).encode())
 
 
 if __name__ == "__main__":

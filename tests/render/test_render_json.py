@@ -1,17 +1,13 @@
 """The JSON format, and how a format is found by its name."""
 
 import pytest
-from render_samples import SAMPLES, golden, healthy
+from render_samples import SAMPLES, healthy
 
 from ddpcheck.errors import ReportError
 from ddpcheck.render import formats, render
 from ddpcheck.report import from_json
 
 READABLE = [name for name in SAMPLES if name != "hostile"]
-
-
-def test_looks_like_its_golden_file() -> None:
-    assert render(healthy(), "json") == golden("healthy", "json").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", READABLE)
@@ -33,5 +29,5 @@ def test_what_people_read_names_the_file(format_name: str) -> None:
 
 @pytest.mark.parametrize("name", ["yaml", "", "words", "table", "..cli", "os.path"])
 def test_an_unknown_format_is_refused_with_those_there_are(name: str) -> None:
-    with pytest.raises(ReportError, match=r"no format is called .* json, markdown, .*text"):
+    with pytest.raises(ReportError, match=r"no format is called .* json, .*markdown, .*text"):
         render(healthy(), name)

@@ -45,6 +45,6 @@ def test_the_readme_table_escapes_what_would_end_a_cell() -> None:
     assert readme_table(CHECKS) == (
         "| check | what it finds |\n"
         "| --- | --- |\n"
-        "| `network/own-host` | A host is \\| its own |\n"
-        "| `data/epoch-not-set` | The order never changes |\n"
+        "| [`network/own-host`](docs/checks/network/own-host.md) | A host is \\| its own |\n"
+        "| [`data/epoch-not-set`](docs/checks/data/epoch-not-set.md) | The order never changes |\n"
     )

@@ -1,11 +1,15 @@
 import math
+from contextlib import suppress
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ddpcheck.target.builtin import seeded
 from ddpcheck.target.minigpt import (
+    PADDING,
+    Attention,
+    Layer,
     MiniGPT,
     MiniGPTConfig,
     count_predictions,
@@ -86,6 +90,34 @@ def test_under_autocast_the_loss_is_float32(
     loss.backward()
     assert loss.dtype is torch.float32
     assert loss.item() == pytest.approx(exact.item(), rel=0.01)
+
+
+def test_what_is_padding_is_not_predicted(model: MiniGPT, batch: Tensor) -> None:
+    padded = batch.clone()
+    padded[:, 6:] = PADDING
+    assert count_predictions(padded) == 15
+    torch.testing.assert_close(next_byte_loss(model, padded), next_byte_loss(model, batch[:, :6]))
+
+
+def test_rows_cut_in_two_hold_whole_heads(model: MiniGPT, batch: Tensor) -> None:
+    # What tensor parallelism relies on: half the rows are the attention with half the heads.
+    layer = model.layers[0]
+    assert isinstance(layer, Layer)
+    x = model.bytes(batch)
+    whole = mixed_heads(layer.attention, x)
+    rows = layer.attention.query_key_value
+    rows.weight, rows.bias = (nn.Parameter(each[:24]) for each in (rows.weight, rows.bias))
+    torch.testing.assert_close(mixed_heads(layer.attention, x), whole[..., :8])
+
+
+def mixed_heads(attention: Attention, x: Tensor) -> Tensor:
+    """Return what the attention hands to its last linear map: the heads side by side."""
+    seen: list[Tensor] = []
+    hook = attention.out.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    with suppress(RuntimeError):  # half the heads do not fit the map
+        attention(x)
+    hook.remove()
+    return seen[0]
 
 
 def test_it_learns_a_batch_by_heart(model: MiniGPT, batch: Tensor) -> None:

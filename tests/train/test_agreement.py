@@ -10,10 +10,18 @@ from torch.distributed.rendezvous import rendezvous
 from ddpcheck.errors import DdpcheckError, ExitCode, GateError, UsageError
 from ddpcheck.launch.identity import Identity
 from ddpcheck.train.agreement import Decide, Hello, agree, require_alike
+from ddpcheck.train.planning import Misfit, Plan
 from ddpcheck.train.recipe import Recipe
 from ddpcheck.train.together import EveryRankError
 
-RECIPE = Recipe(strategy="ddp", backend="gloo", device="cpu", bucket_cap_mb=12.5)
+RECIPE = Recipe(
+    strategy="tp", backend="gloo", device="cpu", bucket_cap_mb=12.5, mesh={"dp": 2, "tp": 2}
+)
+PLAN = Plan(
+    asked=RECIPE,
+    recipes=(RECIPE,),
+    misfits=(Misfit(strategy="pp", mesh={"pp": 4}, reason="too few layers"),),
+)
 
 
 def who(rank: int) -> Identity:
@@ -41,11 +49,11 @@ def hello(rank: int, text: str = "9:1", error: str = "") -> Hello:
     return Hello(host=f"node{rank}", gpu=False, text=text, error=error, exit_code=code)
 
 
-def outcomes(folder: Path, decide: Decide, ranks: int = 2) -> list[Recipe | DdpcheckError]:
+def outcomes(folder: Path, decide: Decide, ranks: int = 2) -> list[Plan | DdpcheckError]:
     """Return what each of the first ``ranks`` of two ranks gets from agreeing."""
     timeout = timedelta(seconds=20 if ranks == 2 else 0.2)
 
-    def take_part(rank: int) -> Recipe | DdpcheckError:
+    def take_part(rank: int) -> Plan | DdpcheckError:
         try:
             return agree(store_in(folder, rank, timeout), who(rank), hello(rank), decide)
         except DdpcheckError as error:
@@ -58,16 +66,16 @@ def outcomes(folder: Path, decide: Decide, ranks: int = 2) -> list[Recipe | Ddpc
 def test_rank_zero_decides_for_all(tmp_path: Path) -> None:
     seen: list[list[str]] = []
 
-    def decide(hellos: Mapping[int, Hello]) -> Recipe:
+    def decide(hellos: Mapping[int, Hello]) -> Plan:
         seen.append([each.host for each in hellos.values()])
-        return RECIPE
+        return PLAN
 
-    assert outcomes(tmp_path, decide) == [RECIPE, RECIPE]
+    assert outcomes(tmp_path, decide) == [PLAN, PLAN]
     assert seen == [["node0", "node1"]]
 
 
 def test_a_refusal_reaches_every_rank(tmp_path: Path) -> None:
-    def decide(_: Mapping[int, Hello]) -> Recipe:
+    def decide(_: Mapping[int, Hello]) -> Plan:
         raise GateError("the verdict is FAIL")
 
     for outcome in outcomes(tmp_path, decide):
@@ -80,7 +88,7 @@ def test_a_rank_that_does_not_come_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ddpcheck.train.agreement.FAREWELL", timedelta(seconds=0.1))
-    (outcome,) = outcomes(tmp_path, lambda _: RECIPE, ranks=1)
+    (outcome,) = outcomes(tmp_path, lambda _: PLAN, ranks=1)
     assert isinstance(outcome, EveryRankError)
     assert str(outcome).startswith("rank 1 did not come")
     assert outcome.exit_code is ExitCode.INCOMPLETE

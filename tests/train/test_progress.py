@@ -20,15 +20,15 @@ def ticking(tick_s: float) -> Callable[[], float]:
     return clock
 
 
-def run(stream: io.StringIO, steps: int, tick_s: float = 1.0) -> str:
-    progress = Progress(steps, stream, ticking(tick_s))
-    for step in range(1, steps + 1):
-        progress.show(step, step * 100, lambda: 2.5)
+def run(stream: io.StringIO, steps: int, tick_s: float = 1.0, done: int = 0) -> str:
+    progress = Progress(steps, stream, ticking(tick_s), done)
+    for step in range(done + 1, steps + 1):
+        progress.show(step, (step - done) * 100, lambda: 2.5)
     return stream.getvalue()
 
 
 def test_the_line_tells_how_far_how_good_how_fast_how_long() -> None:
-    line = progress_line(75, 300, 2.3456, 150_000, 3.0)
+    line = progress_line(75, 300, 2.3456, 50_000.0, 9.0)
     assert line == "train [######..................] 75/300  loss 2.346  50k tokens/s  9 s left"
 
 
@@ -57,3 +57,13 @@ def test_a_terminal_is_not_redrawn_faster_than_anyone_reads() -> None:
 
 def test_counts_are_short() -> None:
     assert [short_count(n) for n in (950, 52_300, 1_250_000)] == ["950", "52k", "1.2M"]
+
+
+def test_a_resumed_run_is_as_fast_as_it_is_now() -> None:
+    lines = run(io.StringIO(), 300, done=200).splitlines()
+    assert "201/300" in lines[0]
+    assert "300/300" in lines[-1]
+    assert len(lines) == 5
+    # One second a step: the clock is read once a line, and once before.
+    assert "99 s left" in lines[0]
+    assert "100 tokens/s" in lines[0]

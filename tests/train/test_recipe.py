@@ -2,10 +2,12 @@ import subprocess
 import sys
 from collections.abc import Mapping
 
+import msgspec
 import pytest
 
 from ddpcheck.errors import UsageError
 from ddpcheck.finding import Recommendation, Scalar
+from ddpcheck.measures.mesh import Axis
 from ddpcheck.settings import TrainSettings
 from ddpcheck.train.recipe import Recipe, rank_batch, recipe_from
 
@@ -20,8 +22,10 @@ def made(
 
 
 def test_without_advice_torchs_defaults_hold() -> None:
-    assert made(TrainSettings()) == Recipe(strategy="ddp", backend="gloo", device="cpu")
-    assert made(TrainSettings(), gpus=True) == Recipe(strategy="ddp", backend="nccl", device="cuda")
+    some = Recipe(strategy="ddp", backend="gloo", device="cpu", micro_batches=0)
+    assert made(TrainSettings()) == some
+    on_gpus = msgspec.structs.replace(some, backend="nccl", device="cuda")
+    assert made(TrainSettings(), gpus=True) == on_gpus
 
 
 def test_the_report_is_followed() -> None:
@@ -45,6 +49,7 @@ def test_the_report_is_followed() -> None:
         bucket_cap_mb=50.0,
         dataloader_workers=2,
         sync_batchnorm=True,
+        micro_batches=0,
     )
 
 
@@ -66,7 +71,6 @@ def test_advice_of_a_newer_version_is_left_out() -> None:
 @pytest.mark.parametrize(
     ("settings", "advice", "told"),
     [
-        (TrainSettings(strategy="fsdp"), {}, "--strategy fsdp"),
         (TrainSettings(backend="mpi"), {}, "--backend mpi"),
         (TrainSettings(backend="nccl"), {}, "needs a GPU"),
         (TrainSettings(precision="int8"), {}, "--precision int8"),
@@ -78,6 +82,18 @@ def test_what_cannot_be_done_is_refused(
 ) -> None:
     with pytest.raises(UsageError, match=told):
         made(settings, advice)
+
+
+def test_mesh_options_and_micro_batches_are_as_asked() -> None:
+    settings = TrainSettings(
+        strategy="tp",
+        mesh=(Axis("dp", 2), Axis("tp", 4)),
+        options=(("schedule", "gpipe"),),
+        micro_batches=3,
+    )
+    recipe = made(settings)
+    assert (recipe.strategy, recipe.mesh) == ("tp", {"dp": 2, "tp": 4})
+    assert (recipe.options, recipe.micro_batches) == ({"schedule": "gpipe"}, 3)
 
 
 def test_ranks_share_the_batch_equally() -> None:

@@ -4,22 +4,18 @@ import dataclasses
 import json
 import math
 import re
-import socket
 import subprocess
 import sys
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
-from torch.distributed.distributed_c10d import Store
-from torch.distributed.rendezvous import rendezvous
+from lone_rank import be_the_only_rank
+from verified import write_sample
 
-from ddpcheck.finding import Recommendation
-from ddpcheck.launch.identity import Identity
-from ddpcheck.report import Report, Run, Verdict, read_report, write_report
+from ddpcheck.report import Verdict, read_report
 from ddpcheck.settings import TrainSettings
 from ddpcheck.target.minigpt import MiniGPT, MiniGPTConfig
 from ddpcheck.train.rank import train_rank
@@ -30,30 +26,6 @@ from ddpcheck.settings import TrainSettings
 from ddpcheck.train.rank import train_rank
 sys.exit(train_rank(TrainSettings(**json.loads(sys.argv[1]))))
 """
-
-
-def write_sample(folder: Path, verdict: Verdict = Verdict.PASS) -> None:
-    run = Run(
-        id="ddpcheck-1",
-        command="ddpcheck run",
-        launcher="torchrun",
-        backend="gloo",
-        profile="quick",
-        requested_world_size=2,
-        world_size=2,
-        hosts=(socket.gethostname(),),
-        started_at="2026-01-01T00:00:00Z",
-        duration_s=1.0,
-        versions={},
-    )
-    advice = {
-        "backend": Recommendation("gloo", "measured"),
-        "gradient_as_bucket_view": Recommendation(value=True, reason="measured"),
-    }
-    report = Report(
-        verdict=verdict, run=run, ranks=(), checks=(), findings=(), recommendation=advice, facts={}
-    )
-    write_report(report, folder)
 
 
 def two_ranks(folder: Path, **settings: Any) -> subprocess.CompletedProcess[str]:
@@ -77,12 +49,14 @@ def test_two_ranks_train_and_tell(tmp_path: Path) -> None:
     losses = [loss for _, loss in training["loss"]]
     assert losses[0] == pytest.approx(math.log(256), abs=0.2)
     assert training["final_loss"] == losses[-1] < losses[0] - 0.5
-    assert (training["strategy"], training["steps"], training["global_batch"]) == ("ddp", 12, 8)
+    assert (training["strategy"], training["mesh"]) == ("ddp", "dp=2")
+    assert (training["steps"], training["global_batch"]) == (12, 8)
     assert 0 <= training["exposed_comm_share"] <= 1
     assert training["scaling_efficiency"] == pytest.approx(
         training["tokens_per_s"] / 2 / training["single_rank_tokens_per_s"]
     )
-    saved = torch.load(training["checkpoint"], map_location="cpu", weights_only=True)
+    consolidated = Path(training["checkpoint"], "consolidated.pt")
+    saved = torch.load(consolidated, map_location="cpu", weights_only=True)
     model = MiniGPT(MiniGPTConfig())
     model.load_state_dict(saved["model"])
     assert (saved["step"], saved["epoch"]) == (12, 0)
@@ -92,15 +66,7 @@ def test_two_ranks_train_and_tell(tmp_path: Path) -> None:
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Make this process the only rank; returns the folder of its report."""
-    store: Store = next(rendezvous(f"file://{tmp_path}/store?rank=0&world_size=1"))[0]
-
-    def open_store(_who: Identity, _timeout: timedelta) -> Store:
-        return store
-
-    monkeypatch.setattr("ddpcheck.train.rank.open_store", open_store)
-    place = {"RANK": 0, "LOCAL_RANK": 0, "WORLD_SIZE": 1, "MASTER_ADDR": "-", "MASTER_PORT": 1}
-    for name, value in place.items():
-        monkeypatch.setenv(name, str(value))
+    be_the_only_rank(monkeypatch, tmp_path)
     return tmp_path
 
 
@@ -122,8 +88,19 @@ def test_force_trains_all_the_same(alone: Path, capsys: pytest.CaptureFixture[st
     )
     assert train_rank(settings) == 0
     assert "in 2 steps" in capsys.readouterr().out
-    assert (alone / "new" / "checkpoint.pt").is_file()
+    assert (alone / "new" / "step-00000002" / "consolidated.pt").is_file()
     assert not dist.is_initialized()
+
+
+def test_options_of_a_strategy_are_not_for_the_one_rank_that_is_timed_alone(alone: Path) -> None:
+    write_sample(alone)
+    options = (("static_graph", "true"),)
+    assert (
+        train_rank(
+            TrainSettings(report=str(alone), force=True, steps=2, global_batch=2, options=options)
+        )
+        == 0
+    )
 
 
 @pytest.mark.parametrize(
@@ -134,7 +111,10 @@ def test_force_trains_all_the_same(alone: Path, capsys: pytest.CaptureFixture[st
         (TrainSettings(data="missing"), "rank 0 on .*: cannot read the training text missing"),
         (TrainSettings(global_batch=0), "--global-batch 0"),
         (TrainSettings(global_batch=100_000), "fewer than the batch of 100000"),
-        (TrainSettings(strategy="tp"), "--strategy tp"),
+        (TrainSettings(strategy="all"), "--strategy all is for --verify"),
+        (TrainSettings(verify=True, scaling=True), "give one of them at a time"),
+        (TrainSettings(verify=True, resume=True), "--verify trains .*: leave out --resume"),
+        (TrainSettings(scaling=True, resume=True), "--scaling trains .*: leave out --resume"),
     ],
 )
 def test_what_cannot_be_trained_is_a_usage_error(

@@ -1,32 +1,19 @@
-import multiprocessing
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 
 from ddpcheck.target.builtin import seeded
-from ddpcheck.target.minigpt import (
-    MiniGPT,
-    MiniGPTConfig,
-    count_predictions,
-    next_byte_loss,
-    summed_next_byte_loss,
-)
+from ddpcheck.target.minigpt import MiniGPT, MiniGPTConfig, count_predictions, next_byte_loss
+from ddpcheck.testing.world import World
+from ddpcheck.train.optimizer import PEAK_LEARNING_RATE, WARM_UP_STEPS, adamw, learning_rate
+from ddpcheck.train.parallel import Place, Share
 from ddpcheck.train.recipe import Recipe
-from ddpcheck.train.trainer import (
-    PEAK_LEARNING_RATE,
-    WARM_UP_STEPS,
-    adamw,
-    global_mean,
-    learning_rate,
-    replicate,
-    trainer_of,
-)
+from ddpcheck.train.strategies import ddp, single
+from ddpcheck.train.trainer import Trainer, trainer_of
 
 SMALL = MiniGPTConfig(block=8, layers=1, heads=2, width=16)
 CPU = torch.device("cpu")
@@ -58,32 +45,18 @@ def one_process_gradients(batch: Tensor) -> list[Tensor]:
     return gradients(model)
 
 
-def unequal_rank(rank: int, folder: str) -> None:
-    dist.init_process_group("gloo", f"file://{folder}/store", rank=rank, world_size=2)
+@pytest.mark.ranks(2)
+def test_unequal_batches_on_two_ranks_give_one_process_gradient(ddpcheck_world: World) -> None:
     batch = some_batch(7)
-    share_of_batch = batch[:CUT] if rank == 0 else batch[CUT:]
-    model = replicate(small_model(), recipe(gradient_as_bucket_view=True), CPU)
-    summed = summed_next_byte_loss(model, share_of_batch)
-    loss, share = global_mean(summed, count_predictions(share_of_batch), 2)
-    loss.backward()
-    dist.all_reduce(share)
-    if rank == 0:
-        torch.save({"gradients": gradients(model.module), "loss": share}, f"{folder}/result")
-    dist.destroy_process_group()
-
-
-def test_unequal_batches_on_two_ranks_give_one_process_gradient(tmp_path: Path) -> None:
-    spawn = multiprocessing.get_context("spawn")
-    ranks = [spawn.Process(target=unequal_rank, args=(rank, str(tmp_path))) for rank in (0, 1)]
-    for rank in ranks:
-        rank.start()
-    for rank in ranks:
-        rank.join()
-    assert [rank.exitcode for rank in ranks] == [0, 0]
-    seen = torch.load(tmp_path / "result", weights_only=True)
-    batch = some_batch(7)
-    torch.testing.assert_close(seen["gradients"], one_process_gradients(batch))
-    torch.testing.assert_close(seen["loss"], next_byte_loss(small_model(), batch).detach())
+    share_of_batch = batch[:CUT] if ddpcheck_world.rank == 0 else batch[CUT:]
+    everyone = Share(ddpcheck_world.rank, ddpcheck_world.size, ddpcheck_world.group)
+    place = Place(recipe(gradient_as_bucket_view=True), CPU, everyone)
+    replica = ddp.build(small_model(), place)
+    total = everyone.sum(torch.tensor(count_predictions(share_of_batch)))
+    part = replica.backward(share_of_batch, total, lambda loss: loss)
+    torch.testing.assert_close(gradients(replica.model), one_process_gradients(batch))
+    whole = next_byte_loss(small_model(), batch).detach()
+    torch.testing.assert_close(everyone.sum(part), whole)
 
 
 def test_the_mean_of_means_would_have_been_wrong() -> None:
@@ -95,37 +68,46 @@ def test_the_mean_of_means_would_have_been_wrong() -> None:
         torch.testing.assert_close(means, one_process_gradients(batch))
 
 
-def test_alone_the_global_mean_is_the_mean() -> None:
-    summed = torch.tensor(6.0, requires_grad=True)
-    loss, share = global_mean(summed, 4, 1)
-    assert (loss.item(), share.item()) == (1.5, 1.5)
-    assert not share.requires_grad
+def trainer(model: MiniGPT, steps: int, **changes: Any) -> Trainer:
+    place = Place(recipe(**changes), CPU)
+    return trainer_of(single.build(model, place), place, steps)
+
+
+@pytest.mark.parametrize("pieces", [2, 3])
+def test_micro_batches_give_the_gradient_of_the_whole(pieces: int) -> None:
+    batch = some_batch(7)
+    in_pieces = trainer(small_model(), 1, micro_batches=pieces)
+    part = in_pieces.parallel.backward(batch, torch.tensor(56), lambda loss: loss)
+    torch.testing.assert_close(gradients(in_pieces.parallel.model), one_process_gradients(batch))
+    torch.testing.assert_close(part, next_byte_loss(small_model(), batch).detach())
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
 def test_steps_lower_the_loss_in_every_precision(precision: str) -> None:
-    model = seeded(lambda: MiniGPT(SMALL))
-    trainer = trainer_of(model, recipe(precision=precision), CPU, steps=30, world_size=1)
+    alone = trainer(seeded(lambda: MiniGPT(SMALL)), 30, precision=precision)
     batch = some_batch(4)
-    losses = [trainer.step(number, batch).item() for number in range(1, 31)]
+    losses = [alone.step(number, batch).item() for number in range(1, 31)]
     assert losses[-1] < losses[0] - 0.5
 
 
 def test_a_step_clips_the_gradient_and_forgets_it(monkeypatch: pytest.MonkeyPatch) -> None:
     norms: list[float] = []
-    trainer = trainer_of(small_model(), recipe(), CPU, steps=3, world_size=1)
+    alone = trainer(small_model(), 3)
 
     def watched(step: Callable[..., Any]) -> Callable[..., Any]:
         def stepped(*_: Any, **__: Any) -> Any:
-            norms.append(sum(float(g.square().sum()) for g in gradients(trainer.model)) ** 0.5)
+            norms.append(
+                sum(float(g.square().sum()) for g in gradients(alone.parallel.model)) ** 0.5
+            )
             return step()
 
         return stepped
 
-    monkeypatch.setattr(trainer.optimizer, "step", watched(trainer.optimizer.step))
-    trainer.step(1, some_batch(4))
+    optimizer = alone.parallel.optimizer
+    monkeypatch.setattr(optimizer, "step", watched(optimizer.step))
+    alone.step(1, some_batch(4))
     assert norms[0] <= 1.0 + 1e-6
-    assert all(each.grad is None for each in trainer.model.parameters())
+    assert all(each.grad is None for each in alone.parallel.model.parameters())
 
 
 def test_the_rate_rises_then_falls() -> None:

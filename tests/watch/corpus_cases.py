@@ -15,19 +15,24 @@ CORPUS = Path(__file__).parent / "corpus"
 # What is not found yet says so: the test expects it to fail, and the scoreboard counts it.
 NOT_YET = re.compile(r"^# not yet: (.*)$", re.MULTILINE)
 HEADER = re.compile(
-    r"^# (fault|finding|severity|ranks|line|steps|processes|needs|writes): (.*)$", re.MULTILINE
+    r"^# (fault|finding|severity|ranks|line|says|silent|steps|processes|needs|writes): (.*)$",
+    re.MULTILINE,
 )
 
 
 @dataclass(frozen=True)
 class Expected:
-    """What the header of a faulty script says: ``ranks`` and ``line`` are None where any will do."""
+    """What the header of a faulty script says: ``ranks`` and ``line`` are None where any will do.
+
+    ``says`` is a part of the finding's text, in any part of it.
+    """
 
     finding: str
     severity: Severity
     ranks: tuple[int, ...] | None
     line: str | None
     steps: int
+    says: str = ""
 
 
 @dataclass(frozen=True)
@@ -55,6 +60,7 @@ def expected_of(script: Path) -> Expected:
         None if ranks == "any" else tuple(int(each) for each in ranks.split(",")),
         told.get("line"),
         int(told["steps"]),
+        told.get("says", ""),
     )
 
 
@@ -88,8 +94,12 @@ def try_fault(script: Path, folder: Path) -> Seen:
 
 def try_clean(script: Path, folder: Path) -> Seen:
     """Watch a clean script on as many ranks as it wants."""
-    ended = _watched(script, folder, int(header_of(script)["steps"]))
-    return Seen(ended, None, None, tuple(ended.found()))
+    header = header_of(script)
+    ended = _watched(script, folder, int(header["steps"]))
+    # What is no finding may still be told as information, unless the header has it silent.
+    silent = {each for each in header.get("silent", "").split(", ") if each}
+    told = {each.id for each in ended.report.findings if each.id in silent}
+    return Seen(ended, None, None, (*ended.found(), *sorted(told - set(ended.found()))))
 
 
 def _watched(script: Path, folder: Path, steps: int) -> Ended:
@@ -103,6 +113,8 @@ def _watched(script: Path, folder: Path, steps: int) -> Ended:
 
 def _is_there(finding: Finding, expected: Expected) -> bool:
     if expected.ranks is not None and finding.ranks != expected.ranks:
+        return False
+    if expected.says not in f"{finding.title} {finding.message} {finding.fix}":
         return False
     if expected.line is None:
         return True

@@ -11,7 +11,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 from ddpcheck.measures.deeds import Kind
 from ddpcheck.watch.deeds import Deeds
 from ddpcheck.watch.functions import Functions
-from ddpcheck.watch.hooks import Watched
+from ddpcheck.watch.trained import Watched
 
 
 @pytest.fixture

@@ -99,7 +99,7 @@ def test_a_tensor_with_a_history_that_is_gathered() -> None:
             dist.all_reduce(z)
     finally:
         dist.destroy_process_group()
-    assert [(event, tensor is z) for event, tensor, _ in heard] == [("gathered", True)] * 2
+    assert [(event, tensor is z) for event, tensor, _ in heard] == [("gathered", True)] * 3
     assert heard[0][2].file == __file__
 
 
@@ -113,3 +113,48 @@ def test_what_hears_of_a_call_may_raise() -> None:
             dist.barrier()
     finally:
         dist.destroy_process_group()
+
+
+def weighed(told: list[Any], hook: Any) -> list[Any]:
+    """Return what is told of a hook on a tensor."""
+    scores = torch.ones(3, requires_grad=True) * 1.0
+    scores.register_hook(hook)
+    scores.square().sum().backward()
+    return [each for each in told if each[0] == "weighed"]
+
+
+def test_a_hook_that_makes_another_gradient_is_told_of(told: list[Any]) -> None:
+    def double(gradient: torch.Tensor) -> torch.Tensor:
+        return gradient * 2
+
+    ((_, came, made),) = weighed(told, double)
+    assert torch.equal(made, came * 2)
+
+
+def test_a_hook_that_changes_a_gradient_in_place_is_told_of(told: list[Any]) -> None:
+    def halve(gradient: torch.Tensor) -> None:
+        gradient.mul_(0.5)
+
+    assert weighed(told, halve) == [("weighed", None, None)]
+
+
+def test_a_hook_that_only_looks_is_left_alone(told: list[Any]) -> None:
+    seen: list[torch.Tensor] = []
+    assert weighed(told, seen.append) == []
+    assert len(seen) == 1
+
+
+def test_a_sum_over_ranks_is_told_of_with_them() -> None:
+    heard: list[Any] = []
+    functions = Functions(lambda *event: heard.append(event))
+    store = FakeStore()
+    dist.init_process_group("fake", rank=0, world_size=2, store=store)
+    try:
+        value = torch.ones(2)
+        functions.called("all_reduce", (value,), {})
+        functions.called("all_reduce", (value, dist.ReduceOp.MAX), {})
+        functions.called("all_reduce", (torch.ones(2, dtype=torch.int64),), {})
+    finally:
+        dist.destroy_process_group()
+    assert [each[2] for each in heard] == [(0, 1)]
+    assert heard[0][1] is value

@@ -20,7 +20,7 @@ def watched(tmp_path: Path, fault: str) -> Ended:
 @pytest.mark.parametrize(
     ("fault", "finding", "words"),
     [
-        ("evaluates-on-rank-0", "ranks/other-collective", "where others called barrier"),
+        ("evaluates-on-rank-0", "ranks/other-collective", "called barrier"),
         ("both-send", "ranks/stalled", "send"),
     ],
 )

@@ -6,8 +6,9 @@ from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset, default_collate
 
 from ddpcheck.measures.loader import Loader
-from ddpcheck.watch.hooks import Watched
+from ddpcheck.watch.feeds import Feed
 from ddpcheck.watch.loader import LoaderWatch
+from ddpcheck.watch.trained import Watched
 
 PAGE = 4096
 
@@ -136,3 +137,25 @@ def test_workers_that_fail_before_the_first_batch_are_seen() -> None:
     )
     assert told is not None
     assert (told.batch_tensors, told.failure) == (0, "0 items of ancdata")
+
+
+def failing(error: BaseException, asked: Any) -> LoaderWatch:
+    """Return what watched a script whose first batch did not come, so that nothing was built."""
+    watch = LoaderWatch(("ancdata",))
+    watch.on_asked(Feed(0, None, loader=lambda: asked))
+    watch.on_raise(0, error)
+    return watch
+
+
+def test_a_loader_whose_first_batch_fails_is_known_from_its_asking() -> None:
+    told = failing(RuntimeError("no ancdata"), DataLoader(data(), 2, num_workers=3)).seen()
+    assert told == Loader(3, 2, 6, 0, 0, failure="no ancdata")
+
+
+def test_one_that_is_gone_is_none_and_why_is_told() -> None:
+    watch = failing(RuntimeError("no ancdata"), None)
+    assert watch.seen() is None
+    assert watch.absence == "no loader was seen"
+    alone = failing(RuntimeError("x"), DataLoader(data(), 2))
+    assert alone.seen() is None
+    assert alone.absence == "the loader has no workers"

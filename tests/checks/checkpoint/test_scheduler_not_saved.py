@@ -49,6 +49,16 @@ def test_an_optimizer_without_its_scheduler_is_an_info(value: Any) -> None:
     assert "that of StepLR was not" in finding.message
 
 
+def test_distributed_checkpoints_are_looked_at_as_well() -> None:
+    observer = Observer(context_with(watches=True))
+    observer.on_scheduled(StepLR(), None)
+    observer.on_stored({"opt": OPTIMIZER}, LINE)
+    (finding,) = judge({0: observer.facts()})
+    assert finding.location == LINE
+    observer.on_stored({"sched": SCHEDULER}, LINE)
+    assert judge({0: observer.facts()}) == []
+
+
 def test_summary_and_skip() -> None:
     assert summarize(seen(schedules=False)) == "no scheduler made a step"
     with pytest.raises(Skip):

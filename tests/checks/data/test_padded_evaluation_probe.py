@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 from contexts import context_with
 
@@ -51,6 +53,23 @@ def test_one_that_was_left_before_its_end_says_nothing() -> None:
     observer = Observer(context_with(watches=True))
     iterate(observer, shared(), ends=False)
     assert observer.facts().passes == ()
+
+
+def gathering(name: str, observer: Observer) -> None:
+    """Have a function of this name, of accelerate, call a collective."""
+    source = compile(f"def {name}(told): told(None)", "/site-packages/accelerate/it.py", "exec")
+    space: dict[str, Any] = {}
+    exec(source, space)
+    space[name](observer.on_called)
+
+
+@pytest.mark.parametrize(("name", "count"), [("gather_for_metrics", 0), ("gather", 1)])
+def test_what_accelerate_drops_counts_once(name: str, count: int) -> None:
+    observer = Observer(context_with(watches=True))
+    gathering(name, observer)
+    iterate(observer, shared())
+    gathering(name, observer)
+    assert len(observer.facts().passes) == count
 
 
 def test_in_a_rehearsal_it_is_a_skip() -> None:

@@ -65,6 +65,14 @@ def test_the_same_draws_for_other_samples_are_a_warning_at_the_loop(workers: boo
     assert "torch.manual_seed(seed + rank)" in finding.fix
 
 
+def test_a_dataset_that_keeps_its_generator_is_told_what_to_seed() -> None:
+    own = [drawn("abcd", indices, "the dataset's own") for indices in ("1234", "5678")]
+    (finding,) = judge(ranks(*own))
+    assert "the generators (the dataset's own)" in finding.message
+    assert "seed each rank for itself" in finding.fix
+    assert "the generator that the dataset keeps by seed + rank" in finding.fix
+
+
 def test_generators_of_the_same_ranks_are_told_together() -> None:
     own = [drawn("abcd", i) + drawn("efgh", i, "numpy") for i in ("1234", "5678")]
     (finding,) = judge(ranks(*own))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -106,6 +106,78 @@ def test_each_generator_is_seen(kind: str, workers: int) -> None:
     assert {each.place[1] for each in draws} == (set(range(workers)) or {-1})
     assert len(draws) == COUNT // BATCH
     assert all(each.samples == BATCH and each.draws >= BATCH for each in draws)
+
+
+class Keeping(Dataset[torch.Tensor]):
+    """Draws from a generator that it keeps, within what it does to each sample."""
+
+    def __init__(self, generator: Any, draw: Callable[[Any], object]) -> None:
+        self.steps = {"augment": [Noise(generator, draw)]}
+
+    def __len__(self) -> int:
+        return COUNT
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        for step in self.steps["augment"]:
+            step()
+        return torch.tensor([index])
+
+
+class Noise:
+    def __init__(self, generator: Any, draw: Callable[[Any], object]) -> None:
+        self.generator, self.draw = generator, draw
+
+    def __call__(self) -> None:
+        self.draw(self.generator)
+
+
+KEPT: dict[str, tuple[Callable[[int], Any], Callable[[Any], object]]] = {
+    "random": (random.Random, lambda own: own.random()),
+    "numpy": (np.random.RandomState, lambda own: own.rand(2)),
+    "numpy's new": (np.random.default_rng, lambda own: own.integers(7, size=3)),
+    "philox": (lambda seed: np.random.Generator(np.random.Philox(seed)), lambda own: own.normal()),
+    "torch": (
+        lambda seed: torch.Generator().manual_seed(seed),
+        lambda own: torch.rand(2, generator=own),
+    ),
+}
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("kind", list(KEPT))
+def test_a_generator_that_the_dataset_keeps(kind: str, workers: int) -> None:
+    make, draw = KEPT[kind]
+    draws = facts_of(DataLoader(Keeping(make(5), draw), BATCH, num_workers=workers))[0].draws
+    assert {each.kind for each in draws} == {"the dataset's own"}
+    assert len(draws) == COUNT // BATCH
+    assert all(each.is_per_sample for each in draws)
+    assert len({each.state for each in draws}) >= COUNT // BATCH / max(workers, 1)
+
+
+@pytest.mark.parametrize(("seeds", "count"), [((3, 3), 1), ((3, 4), 0)])
+@pytest.mark.parametrize("kind", list(KEPT))
+def test_ranks_whose_datasets_keep_the_same(kind: str, seeds: tuple[int, int], count: int) -> None:
+    make, draw = KEPT[kind]
+    facts = {
+        rank: facts_of(
+            DataLoader(Keeping(make(seed), draw), BATCH, sampler=range(rank, COUNT, 2)), seed=rank
+        )[0]
+        for rank, seed in enumerate(seeds)
+    }
+    assert len(judge(facts)) == count
+
+
+def test_a_draw_for_the_whole_batch_is_counted_as_one() -> None:
+    rng = np.random.default_rng(5)
+    once = Keeping(rng, lambda own: own.random() if own.bit_generator.state == first else None)
+    first = rng.bit_generator.state
+    (seen,) = facts_of(DataLoader(once, BATCH))[0].draws
+    assert (seen.draws, seen.is_per_sample) == (1, False)
+
+
+@pytest.mark.parametrize("generator", [random.SystemRandom(), random, np.random, torch.rand])
+def test_what_is_no_generator_of_its_own_is_left_alone(generator: Any) -> None:
+    assert facts_of(DataLoader(Keeping(generator, id), BATCH))[0].draws == ()
 
 
 @pytest.mark.parametrize("kind", ["", "own"])

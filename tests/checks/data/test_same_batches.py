@@ -1,6 +1,7 @@
 from collections.abc import Sequence
 
 import pytest
+from msgspec import structs
 
 from ddpcheck.checks.data.same_batches import Facts, judge, summarize
 from ddpcheck.finding import Location, Severity
@@ -13,6 +14,16 @@ def ranks(*batches: str, group: Sequence[int] = ALL, loads: bool = True) -> dict
     """Return ranks with these batches, a letter each."""
     return {
         rank: Facts(tuple(own), (), tuple(group), loads, LOOP) for rank, own in enumerate(batches)
+    }
+
+
+def parted(
+    batches: str, parts: list[tuple[int, ...]], count: int = 2, by_hand: tuple[int, ...] = ()
+) -> dict[int, Facts]:
+    """Return ranks that have the same batches, and hold parts of one model."""
+    return {
+        rank: Facts(tuple(batches), parts=[p for p in parts if rank in p], by_hand=by_hand)
+        for rank in range(count)
     }
 
 
@@ -29,6 +40,11 @@ def ranks(*batches: str, group: Sequence[int] = ALL, loads: bool = True) -> dict
             {r: Facts(tuple("abc" if r < 2 else "def"), (), (r % 2, r % 2 + 2)) for r in range(4)},
             id="tensor-parallel ranks in groups of their own",
         ),
+        pytest.param(parted("abcd", [ALL]), id="tensor-parallel ranks"),
+        pytest.param(
+            parted("abcd", [ALL], by_hand=ALL), id="tensor-parallel ranks that sum gradients"
+        ),
+        pytest.param(parted("abcd", [(0, 1), (1, 2), (2, 3)], count=4), id="stages of a pipeline"),
     ],
 )
 def test_healthy_data_are_silent(facts: dict[int, Facts]) -> None:
@@ -61,6 +77,35 @@ def test_equal_inputs_of_equal_batches_are_an_error() -> None:
 @pytest.mark.parametrize("facts", [ranks("ab", "ab", group=()), ranks("ab", "ab", loads=False)])
 def test_without_ddp_or_a_loader_it_is_only_told(facts: dict[int, Facts]) -> None:
     (finding,) = judge(facts)
+    assert finding.severity is Severity.INFO
+
+
+def test_ranks_whose_parts_are_on_others_are_told() -> None:
+    (finding,) = judge(parted("abcd", [(0, 2), (1, 3)]))
+    assert finding.severity is Severity.INFO
+    assert finding.fix.startswith("if each of them is to have batches of its own")
+
+
+def test_where_gradients_are_averaged_by_hand_it_is_a_warning() -> None:
+    (finding,) = judge(parted("abcd", [], by_hand=ALL))
+    assert (finding.severity, finding.ranks) == (Severity.WARNING, ALL)
+    assert "among which gradients are averaged" in finding.message
+
+
+def sharded(**told: object) -> dict[int, Facts]:
+    """Return two ranks with equal batches, sharded by FSDP, of which the second one has this."""
+    first = Facts(tuple("abcd"), (), ALL, True, LOOP, (0.5, 0.25))
+    return {0: first, 1: structs.replace(first, **told)}
+
+
+def test_equal_batches_and_losses_of_a_sharded_model_are_an_error() -> None:
+    (finding,) = judge(sharded())
+    assert (finding.severity, finding.ranks) == (Severity.ERROR, (0, 1))
+
+
+@pytest.mark.parametrize("told", [{"losses": (0.5, 0.3)}, {"work_together": True}])
+def test_ranks_may_share_the_sequences_of_a_batch(told: dict[str, object]) -> None:
+    (finding,) = judge(sharded(**told))
     assert finding.severity is Severity.INFO
 
 

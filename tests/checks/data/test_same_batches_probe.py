@@ -9,6 +9,7 @@ from ddpcheck.checks.data.same_batches import Facts, Observer
 from ddpcheck.finding import Location
 from ddpcheck.watch.batches import Keepsake
 from ddpcheck.watch.feeds import Feed
+from ddpcheck.watch.stream import EventStream
 
 LOOP = Location("/train.py", 12, "train")
 
@@ -16,12 +17,13 @@ LOOP = Location("/train.py", 12, "train")
 def seen(*events: str, batch: Any = None) -> Facts:
     """Return what is seen of batches (a number each) and backward passes."""
     observer = Observer(context_with())
+    stream = EventStream({"": observer})
     for number, event in enumerate(events):
         if event == "loss":
-            observer.on_loss(number, None)
+            stream.emit("loss", number, torch.tensor(1.0))
         else:
             given = torch.arange(8) * int(event) if batch is None else batch
-            observer.on_batch(number, given)
+            stream.emit("batch", number, given)
     return observer.facts()
 
 
@@ -32,10 +34,11 @@ def test_batches_that_no_backward_pass_follows_do_not_count() -> None:
 
 def test_an_evaluation_before_the_training_does_not_count() -> None:
     observer, tested, trained = Observer(context_with()), Feed(0, None), Feed(1, LOOP)
+    stream = EventStream({"": observer})
     for feed, number in ((tested, 1), (tested, 2), (trained, 3)):
-        observer.on_fed(feed)
-        observer.on_batch(0, torch.arange(8) * number)
-    observer.on_loss(0, None)
+        stream.emit("fed", feed)
+        stream.emit("batch", 0, torch.arange(8) * number)
+    stream.emit("loss", 0, torch.tensor(1.0))
     facts = observer.facts()
     assert (len(facts.batches), facts.location) == (1, LOOP)
 

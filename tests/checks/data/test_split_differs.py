@@ -1,12 +1,12 @@
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
-from contexts import context_with
 
-from ddpcheck.check import Skip
-from ddpcheck.checks.data.split_differs import Facts, Observer, Split, judge, summarize
+from ddpcheck.checks.data.split_differs import Facts, judge
 from ddpcheck.finding import Confidence, Location, Severity
+from ddpcheck.measures.held_out import Seen
+from ddpcheck.measures.parts import Split
+from ddpcheck.watch.subsets import Parts, Subsets
 
 LINE = Location("/data.py", 20, "setup")
 
@@ -47,33 +47,18 @@ def test_ranks_may_have_datasets_of_their_own() -> None:
     assert "unless each rank has a dataset of its own" in finding.message
 
 
-def part(*indices: int) -> Any:
-    return SimpleNamespace(indices=list(indices))
-
-
-def test_the_observer_knows_a_part_that_is_loaded_by_shares() -> None:
-    observer = Observer(context_with(watches=True))
-    parts = (part(0, 2, 3), part(1))
-    observer.on_split(range(4), parts, LINE)
-    (split,) = observer.facts().splits
-    assert (split.total, split.lengths, split.is_shared) == (4, (3, 1), False)
-    observer.on_epoch(SimpleNamespace(is_shared=True, dataset_id=1))  # type: ignore[arg-type]
-    assert not observer.facts().splits[0].is_shared
-    observer.on_epoch(SimpleNamespace(is_shared=True, dataset_id=id(parts[0])))  # type: ignore[arg-type]
-    assert observer.facts().splits[0].is_shared
-    assert summarize({0: observer.facts()}) == "1 splits compared"
-
-
 def own(train: list[int], held_out: list[int], *, is_shared: bool = True) -> Facts:
     """Return a rank that makes two Subsets of ten samples by itself."""
-    observer = Observer(context_with(watches=True))
+    subsets = Subsets()
     dataset = range(10)
-    subsets = [SimpleNamespace(dataset=dataset, indices=each) for each in (train, held_out)]
-    for subset in subsets:
-        observer.on_chosen(subset, LINE)
-    feed: Any = SimpleNamespace(is_shared=is_shared, dataset_id=id(subsets[0]))
-    observer.on_epoch(feed)
-    return observer.facts()
+    for indices in (train, held_out):
+        subsets.add(SimpleNamespace(dataset=dataset, indices=indices), LINE)
+    return Facts((), tuple(_split(parts, is_shared=is_shared) for parts in subsets.parts()))
+
+
+def _split(parts: Parts, *, is_shared: bool) -> Split:
+    samples, lengths = tuple(parts.samples), tuple(parts.lengths)
+    return Split(parts.total, lengths, parts.digest, parts.location, is_shared, samples)
 
 
 def test_subsets_of_the_script_s_own_that_mix_the_ranks_parts() -> None:
@@ -98,17 +83,6 @@ def test_subsets_that_are_right(facts: dict[int, Facts]) -> None:
     assert judge(facts) == []
 
 
-def test_folds_follow_each_other() -> None:
-    observer, dataset = Observer(context_with(watches=True)), range(6)
-    folds = [([0, 1, 2, 3], [4, 5]), ([2, 3, 4, 5], [0, 1]), ([0, 1, 4, 5], [2, 3])]
-    subsets = [SimpleNamespace(dataset=dataset, indices=each) for fold in folds for each in fold]
-    for subset in subsets:
-        observer.on_chosen(subset, LINE)
-    assert [split.samples for split in observer.facts().own] == [
-        tuple(map(tuple, fold)) for fold in folds
-    ]
-
-
 def test_subsets_of_what_may_be_a_dataset_of_the_rank_s_own() -> None:
     facts = {
         0: own([0, 1, 2, 3], [4, 5], is_shared=False),
@@ -118,6 +92,45 @@ def test_subsets_of_what_may_be_a_dataset_of_the_rank_s_own() -> None:
     assert finding.severity is Severity.INFO
 
 
-def test_without_a_script_it_is_a_skip() -> None:
-    with pytest.raises(Skip):
-        Observer(context_with()).facts()
+LOW, HIGH = tuple(range(20)), tuple(range(20, 40))
+
+
+def seen(trained: tuple[int, ...], held_out: tuple[int, ...], *, group: tuple[int, ...]) -> Facts:
+    return Facts((), seen=Seen(trained, held_out, group, LINE))
+
+
+def test_samples_that_others_hold_out_are_an_error_where_they_are_evaluated_on() -> None:
+    facts = {0: seen(LOW, HIGH, group=(0, 1)), 1: seen(HIGH, LOW, group=(0, 1))}
+    (finding,) = judge(facts)
+    assert (finding.severity, finding.ranks, finding.location) == (Severity.ERROR, (0, 1), LINE)
+    assert "of 40 samples" in finding.message
+    assert "others train on 40" in finding.message
+    for generator in ("torch.Generator()", "numpy.random.default_rng", "random.Random"):
+        assert generator in finding.fix
+
+
+def test_samples_make_sure_of_a_split_that_was_seen() -> None:
+    splits = ranks("a", "b", is_shared=False)
+    rows = {0: Seen(LOW, HIGH, (0, 1), None), 1: Seen(HIGH, LOW, (0, 1), None)}
+    facts = {rank: Facts(own.splits, seen=rows[rank]) for rank, own in splits.items()}
+    (finding,) = judge(facts)
+    assert (finding.severity, finding.location) == (Severity.ERROR, LINE)
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        pytest.param(
+            {0: seen(LOW, HIGH, group=(0, 1)), 1: seen(LOW, HIGH, group=(0, 1))}, id="one split"
+        ),
+        pytest.param(
+            {0: seen(LOW, HIGH, group=(0,)), 1: seen(HIGH, LOW, group=(1,))},
+            id="each trains a model of its own",
+        ),
+        pytest.param(
+            {0: seen(LOW, HIGH, group=()), 1: seen(HIGH, LOW, group=())}, id="without DDP"
+        ),
+    ],
+)
+def test_samples_that_are_held_out_by_all(facts: dict[int, Facts]) -> None:
+    assert judge(facts) == []

@@ -5,6 +5,7 @@ from ddpcheck.finding import Location, Severity
 
 LOOP = Location("/train.py", 12, "train")
 ALL = (0, 1)
+ELSEWHERE = Feeding(Location("/train.py", 30, "evaluate"), (Epoch(2, is_over=True),))
 
 
 def feeding(*batches: int, goes_on: bool = False) -> Feeding:
@@ -32,6 +33,17 @@ def ranks(*feeds: Feeding, group: tuple[int, ...] = ALL, joins: bool = False) ->
         pytest.param(
             {0: Facts((feeding(5),), ALL), 1: Facts((feeding(5), feeding(2)), ALL)},
             id="rank 1 has a loader of its own",
+        ),
+        pytest.param(
+            {0: Facts((ELSEWHERE, feeding(5)), ALL), 1: Facts((feeding(3),), ALL)},
+            id="rank 0 begins with a loader of its own",
+        ),
+        pytest.param(
+            {
+                0: Facts((Feeding(LOOP, (Epoch(0, True, False),)), feeding(5)), ALL),
+                1: Facts((feeding(5),), ALL),
+            },
+            id="rank 0 alone evaluates first, by the same loop",
         ),
         pytest.param(
             ranks(Feeding(LOOP, (Epoch(4, is_over=True), Epoch(1)), cycles=True), feeding(5)),
@@ -63,6 +75,12 @@ def test_ranks_that_run_out_first_are_named(
     (finding,) = judge(facts)
     assert (finding.severity, finding.ranks, finding.location) == (Severity.ERROR, short, LOOP)
     assert words in finding.message
+
+
+def test_who_evaluates_already_has_run_out_first() -> None:
+    facts = {0: Facts((feeding(5, goes_on=True),), ALL), 1: Facts((feeding(4), ELSEWHERE), ALL)}
+    (finding,) = judge(facts)
+    assert (finding.ranks, finding.location) == ((1,), LOOP)
 
 
 def test_summary() -> None:

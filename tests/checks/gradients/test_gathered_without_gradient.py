@@ -1,7 +1,8 @@
 import pytest
 
-from ddpcheck.checks.gradients.gathered_without_gradient import Facts, Gather, judge, summarize
+from ddpcheck.checks.gradients.gathered_without_gradient import Facts, judge, summarize
 from ddpcheck.finding import Location, Severity
+from ddpcheck.measures.gathers import Gather
 
 LINE = Location("loss.py", 22, "gather")
 OTHER = Location("loss.py", 40, "metric")
@@ -15,6 +16,7 @@ WHOLE = Gather(LINE, 0, 4, 0, (8, 16))
         pytest.param((), id="nothing is gathered"),
         pytest.param((WHOLE,), id="a gradient comes back"),
         pytest.param((Gather(LINE, 0, 4, 1, (8, 16)),), id="only at times not"),
+        pytest.param((Gather(LINE, 0, 4, 0, (8, 16), "", 3),), id="as a constant at times"),
     ],
 )
 def test_silent(gathers: tuple[Gather, ...]) -> None:
@@ -27,6 +29,13 @@ def test_features_that_are_cut_off() -> None:
     assert finding.location == LINE
     assert "shape [8, 16], made with project.weight" in finding.message
     assert "4 steps on rank 0-1" in finding.message
+
+
+def test_a_part_of_the_gradient_is_cut_off() -> None:
+    (finding,) = judge({0: Facts((Gather(LINE, 0, 4, 0, (8, 16), "", 4),)), 1: Facts((WHOLE,))})
+    assert (finding.severity, finding.ranks) == (Severity.WARNING, (0,))
+    assert finding.title == "a part of a gradient gets lost in an all_gather"
+    assert "as a constant, beside the tensor itself" in finding.message
 
 
 def test_one_of_the_gathers_of_a_line_is_enough() -> None:

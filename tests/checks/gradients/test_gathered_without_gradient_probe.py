@@ -13,7 +13,9 @@ from torch import nn
 from torch.nn.functional import normalize
 
 from ddpcheck.check import Skip
-from ddpcheck.checks.gradients.gathered_without_gradient import Gather, Observer
+from ddpcheck.checks.gradients.gathered_without_gradient import Observer
+from ddpcheck.measures.gathers import Gather
+from ddpcheck.watch.stream import EventStream
 
 Gathering = Callable[[torch.Tensor], torch.Tensor]
 
@@ -41,22 +43,29 @@ def cut(features: torch.Tensor) -> torch.Tensor:
 
 def watched(loss: Callable[[Net, torch.Tensor, Gathering], torch.Tensor]) -> tuple[Gather, ...]:
     """Return what is seen of two steps with this loss, that gathers by what it is given."""
-    observer, net = Observer(context_with(watches=True)), Net()
+    observer, net = Observer(context_with(watches=True, world_size=2)), Net()
     live: Any = SimpleNamespace(ddp=object(), module=net)
-    observer.on_built(live)
+    stream = EventStream({"x": observer})
+    stream.emit("built", live)
 
     def gather(tensor: torch.Tensor) -> torch.Tensor:
-        if tensor.grad_fn is not None and torch.is_grad_enabled():
-            observer.on_gathered(tensor, None)
+        if tensor.grad_fn is not None:
+            stream.emit("gathered", tensor, None)
         return cut(tensor)
 
     for step in range(2):
-        observer.on_inputs(step, None)
+        stream.emit("inputs", step, None)
         value = loss(net, torch.randn(5, 6), gather)
-        observer.on_loss(step, value)
+        stream.emit("loss", step, value)
         value.backward()
-        observer.on_gradients(step)
+        stream.emit("gradients", step)
+    assert stream.raised == {}
     return observer.facts().gathers
+
+
+def constants(loss: Callable[[Net, torch.Tensor, Gathering], torch.Tensor]) -> list[int]:
+    """Return for each gather of a step in how many of two steps its copy is in the loss."""
+    return [each.constant for each in watched(loss)]
 
 
 def verdict(loss: Callable[[Net, torch.Tensor, Gathering], torch.Tensor]) -> list[bool]:
@@ -78,6 +87,32 @@ def one_view_gathered(net: Net, x: torch.Tensor, gather: Gathering) -> torch.Ten
     return (first @ gather(second).t()).exp().mean()
 
 
+@torch.no_grad()
+def as_keys(gather: Gathering, features: torch.Tensor) -> torch.Tensor:
+    return gather(features)
+
+
+def within_no_grad(net: Net, x: torch.Tensor, gather: Gathering) -> torch.Tensor:
+    logits, z = net(x)
+    z = as_keys(gather, z)
+    return logits.logsumexp(1).mean() + (z @ z.t()).exp().mean()
+
+
+def keys_of_another_view(net: Net, x: torch.Tensor, gather: Gathering) -> torch.Tensor:
+    _, first = net(x)
+    _, second = net(x + 0.1)
+    return (first @ as_keys(gather, second).t()).exp().mean()
+
+
+TEACHER = Net()
+
+
+def keys_of_a_teacher(net: Net, x: torch.Tensor, gather: Gathering) -> torch.Tensor:
+    _, first = net(x)
+    _, second = TEACHER(x)
+    return (first @ as_keys(gather, second).t()).exp().mean()
+
+
 def in_bfloat16(net: Net, x: torch.Tensor, gather: Gathering) -> torch.Tensor:
     with torch.autocast("cpu", dtype=torch.bfloat16):
         return one_view_gathered(net, x, gather)
@@ -93,6 +128,31 @@ def with_its_own(net: Net, x: torch.Tensor, gather: Gathering) -> torch.Tensor:
 def local_anchors(net: Net, x: torch.Tensor, gather: Gathering) -> torch.Tensor:
     _, z = net(x)
     return (z @ gather(z).t()).exp().mean()
+
+
+def local_anchors_in_bfloat16(net: Net, x: torch.Tensor, gather: Gathering) -> torch.Tensor:
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        return local_anchors(net, x, gather)
+
+
+def local_anchors_by_distance(net: Net, x: torch.Tensor, gather: Gathering) -> torch.Tensor:
+    _, z = net(x)
+    return -torch.cdist(z, gather(z)).exp().mean()
+
+
+def neighbours_for_the_log(net: Net, x: torch.Tensor, gather: Gathering) -> torch.Tensor:
+    logits, z = net(x)
+    with torch.no_grad():
+        everyone = cut(z)
+        torch.cdist(z, everyone).mean()
+    gather(z)
+    return logits.logsumexp(1).mean() + z.mean()
+
+
+def queue_of_older_ones(net: Net, x: torch.Tensor, gather: Gathering) -> torch.Tensor:
+    _, z = net(x)
+    queue = torch.cat([gather(z), torch.randn(40, 4)])
+    return (z @ queue.t()).exp().mean()
 
 
 def confidence_for_the_log(net: Net, x: torch.Tensor, gather: Gathering) -> torch.Tensor:
@@ -119,7 +179,7 @@ def teacher(net: Net, x: torch.Tensor, gather: Gathering) -> torch.Tensor:
 
 @pytest.mark.parametrize(
     "loss",
-    [beside_a_classifier, one_view_gathered, in_bfloat16],
+    [beside_a_classifier, one_view_gathered, in_bfloat16, within_no_grad],
 )
 def test_features_that_only_go_through_the_gather(loss: Any) -> None:
     assert verdict(loss) == [True]
@@ -134,28 +194,62 @@ def test_the_parameter_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    "loss", [with_its_own, local_anchors, confidence_for_the_log, loss_for_the_log, teacher]
+    "loss",
+    [
+        with_its_own,
+        local_anchors,
+        confidence_for_the_log,
+        loss_for_the_log,
+        teacher,
+        keys_of_another_view,
+        keys_of_a_teacher,
+    ],
 )
 def test_features_that_are_used_besides(loss: Any) -> None:
     assert not any(verdict(loss))
 
 
+@pytest.mark.parametrize(
+    "loss", [local_anchors, local_anchors_in_bfloat16, local_anchors_by_distance]
+)
+def test_a_copy_that_the_loss_uses_beside_the_features(loss: Any) -> None:
+    assert constants(loss) == [2]
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        with_its_own,
+        confidence_for_the_log,
+        loss_for_the_log,
+        teacher,
+        keys_of_another_view,
+        keys_of_a_teacher,
+        neighbours_for_the_log,
+        queue_of_older_ones,
+    ],
+)
+def test_a_copy_that_no_loss_uses_or_that_is_meant(loss: Any) -> None:
+    assert not any(constants(loss))
+
+
 def test_outside_of_the_forward_pass_nothing_is_followed() -> None:
-    observer, net = Observer(context_with(watches=True)), Net()
+    observer, net = Observer(context_with(watches=True, world_size=2)), Net()
     live: Any = SimpleNamespace(ddp=object(), module=net)
-    observer.on_built(live)
+    stream = EventStream({"x": observer})
+    stream.emit("built", live)
     logits, z = net(torch.randn(5, 6))
-    observer.on_gathered(z, None)  # before any forward pass that is told of
-    observer.on_inputs(0, None)
-    observer.on_loss(0, logits.mean())
-    observer.on_gathered(z, None)  # for the log, after the loss
-    observer.on_inputs(0, None)
+    stream.emit("gathered", z, None)  # before any forward pass that is told of
+    stream.emit("inputs", 0, None)
+    stream.emit("loss", 0, logits.mean())
+    stream.emit("gathered", z, None)  # for the log, after the loss
+    stream.emit("inputs", 0, None)
     net.eval()
-    observer.on_gathered(z, None)  # an evaluation
+    stream.emit("gathered", z, None)  # an evaluation
     net.train()
-    observer.on_inputs(0, None)
-    observer.on_gathered(z, None)  # a look at features that no backward pass comes after
-    observer.on_gradients(0)
+    stream.emit("inputs", 0, None)
+    stream.emit("gathered", z, None)  # a look at features that no backward pass comes after
+    stream.emit("gradients", 0)
     assert observer.facts().gathers == ()
 
 

@@ -1,4 +1,7 @@
+from typing import Any
+
 import pytest
+from msgspec import structs
 
 from ddpcheck.checks.gradients.loss_denominators_differ import Facts, judge, summarize
 from ddpcheck.finding import Confidence, Location, Severity
@@ -62,7 +65,7 @@ def test_ranks_with_few_and_many_targets() -> None:
     (finding,) = judge({0: rank(*[2] * 6), 1: rank(*[8] * 6)})
     assert (finding.severity, finding.confidence) == (Severity.WARNING, Confidence.HIGH)
     assert (finding.ranks, finding.location) == ((0, 1), LINE)
-    assert "2 of 10 on rank 0, 8 of 10 on rank 1 targets in step 0" in finding.message
+    assert "2 of 10 targets on rank 0, 8 of 10 on rank 1 in step 0" in finding.message
     assert "30% of the weight" in finding.message
     assert "limit 5%" in finding.message
     assert finding.evidence["counted"] == {"0": 2, "1": 8}
@@ -84,7 +87,7 @@ def test_a_hook_of_the_script_s_own_may_weigh_the_means() -> None:
     facts = {r: Facts(own.means, own.lines, own.group, own_hook=True) for r, own in facts.items()}
     (finding,) = judge(facts)
     assert finding.severity is Severity.INFO
-    assert "unless the communication hook" in finding.message
+    assert "unless a hook of the script's own" in finding.message
 
 
 def test_the_worst_step_is_shown() -> None:
@@ -125,3 +128,44 @@ def test_a_mean_that_only_one_rank_takes_is_left_out() -> None:
     more = rank(*[8] * 5)
     assert judge({0: rank(8, 8), 1: more}) == []
     assert summarize({0: rank(8, 8), 1: more}) == "2 means over targets compared"
+
+
+def told(*gradients: float, **more: Any) -> dict[int, Facts]:
+    """Return ranks of 2 and 8 targets in each step, to whose means such gradients came."""
+    counted = zip((2, 8), gradients or (1.0, 1.0), strict=True)
+    return {
+        rank: Facts(
+            tuple(Mean(0, step, 0, 10, n, 1, 1.0, factor=came, **more) for step in range(6)),
+            (LINE, OTHER),
+            PAIR,
+        )
+        for rank, (n, came) in enumerate(counted)
+    }
+
+
+def test_what_is_multiplied_later_may_make_it_right() -> None:
+    assert judge(told(2.0, 8.0)) == []
+    assert judge(told(4.0, 4.0)) != []
+
+
+def test_what_is_multiplied_later_does_not_make_it_wrong() -> None:
+    facts = {0: rank(*[8] * 4), 1: rank(*[8] * 4)}
+    clipped = tuple(structs.replace(mean, factor=0.2) for mean in facts[0].means)
+    assert judge({0: structs.replace(facts[0], means=clipped), 1: facts[1]}) == []
+
+
+def test_the_line_of_a_mean_by_hand_is_that_of_its_division() -> None:
+    (finding,) = judge(told(by_hand=True, made_at=1))
+    assert finding.location == OTHER
+    assert "over 2 targets on rank 0, 8 on rank 1 in step 0" in finding.message
+
+
+def test_one_target_is_told_of_as_one() -> None:
+    (finding,) = judge({0: rank(1, 1), 1: rank(9, 9)})
+    assert "1 of 10 targets on rank 0, 9 of 10 on rank 1" in finding.message
+    by_hand = {
+        r: Facts(tuple(structs.replace(m, by_hand=True) for m in own.means), own.lines, own.group)
+        for r, own in {0: rank(*[1] * 9), 1: rank(*[60] * 9)}.items()
+    }
+    (finding,) = judge(by_hand)
+    assert "over 1 target on rank 0, 60 on rank 1" in finding.message

@@ -113,6 +113,73 @@ def divided_within(scores: torch.Tensor) -> torch.Tensor:
     return (each * mask / mask.sum()).sum()
 
 
+def weights_divided_first(scores: torch.Tensor) -> torch.Tensor:
+    valid = TARGETS != -100
+    weights = valid / valid.sum()
+    return (functional.cross_entropy(scores, TARGETS, reduction="none") * weights).sum()
+
+
+def weights_in_bfloat16(scores: torch.Tensor) -> torch.Tensor:
+    valid = (TARGETS != -100).bfloat16()
+    return (scores[:, 0] * (valid / valid.sum())).sum()
+
+
+def weights_first_by_rows(scores: torch.Tensor) -> torch.Tensor:
+    valid = (TARGETS != -100)[:, None].expand(5, 3)
+    return (valid / valid.sum() * -scores).sum(1).sum()
+
+
+def by_einsum(scores: torch.Tensor) -> torch.Tensor:
+    valid = (TARGETS != -100).float()
+    return torch.einsum("b,b->", scores.square().mean(1), valid) / valid.sum()
+
+
+def by_einsum_of_rows(scores: torch.Tensor) -> torch.Tensor:
+    valid = (TARGETS != -100).float()[:, None].expand(5, 3)
+    return torch.einsum("bc,bc->", scores, valid / 3)
+
+
+def by_dot_of_weights(scores: torch.Tensor) -> torch.Tensor:
+    valid = (TARGETS != -100).float()
+    return torch.dot(scores.square().mean(1), valid / valid.sum())
+
+
+def by_nanmean(scores: torch.Tensor) -> torch.Tensor:
+    return scores[:, 0].where(TARGETS != -100, torch.nan).nanmean()
+
+
+def of_a_list(scores: torch.Tensor) -> torch.Tensor:
+    terms = [scores[at, 0].square() for at in (0, 1, 3)]
+    return torch.stack(terms).mean()
+
+
+def of_pieces(scores: torch.Tensor) -> torch.Tensor:
+    return torch.cat([scores[0, :2], scores[3, :1]]).mean()
+
+
+def of_a_list_that_is_added_up(scores: torch.Tensor) -> torch.Tensor:
+    terms = [scores[at, 0].square() for at in (0, 1, 3)]
+    total = terms[0] + terms[1] + terms[2]
+    return total / len(terms)
+
+
+def of_one_sample_s_own_weights(scores: torch.Tensor) -> torch.Tensor:
+    own = torch.tensor([[1.0, 1.0, 0.0]])
+    return (scores[:1] * (own / own.sum(1, keepdim=True))).sum()
+
+
+def of_weights_that_differ(scores: torch.Tensor) -> torch.Tensor:
+    return (scores[:, 0] * torch.tensor([0.1, 0.2, 0.3, 0.3, 0.1])).sum()
+
+
+def of_heads_that_are_joined(scores: torch.Tensor) -> torch.Tensor:
+    return torch.cat([scores[:, :2], scores.square()[:, :2]]).abs().mean()
+
+
+def of_two_terms(scores: torch.Tensor) -> torch.Tensor:
+    return (scores.square().mean() + scores.mean()) / 4
+
+
 def an_old_sum(scores: torch.Tensor) -> torch.Tensor:
     return functional.cross_entropy(scores, TARGETS, size_average=False)
 
@@ -191,6 +258,14 @@ def test_several_losses_of_a_step_are_told_apart(monkeypatch: pytest.MonkeyPatch
         (divided_within, 1.0),
         (chosen, 1.0),
         (chosen_by_a_loss, 1.0),
+        (weights_divided_first, 1.0),
+        (weights_in_bfloat16, 1.0),
+        (by_einsum, 1.0),
+        (by_dot_of_weights, 1.0),
+        (by_nanmean, 1.0),
+        (of_a_list, 1.0),
+        (of_pieces, 1.0),
+        (of_a_list_that_is_added_up, 1.0),
     ],
 )
 def test_means_of_a_script_s_own_are_counted(
@@ -258,7 +333,24 @@ def test_a_loss_that_is_weighted_is_no_mean(monkeypatch: pytest.MonkeyPatch) -> 
         seen(monkeypatch, backpropagating(weighted))
 
 
-@pytest.mark.parametrize("loss", [an_old_sum, by_hand, of_probabilities])
+def test_weights_are_counted_through_sums_in_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    (mean,) = seen(monkeypatch, backpropagating(weights_first_by_rows)).means
+    assert (mean.counted, mean.gradient) == (9, 1.0)
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        an_old_sum,
+        by_hand,
+        of_probabilities,
+        by_einsum_of_rows,
+        of_one_sample_s_own_weights,
+        of_weights_that_differ,
+        of_heads_that_are_joined,
+        of_two_terms,
+    ],
+)
 @pytest.mark.filterwarnings("ignore:size_average")
 def test_what_is_no_mean_over_targets_is_left_out(
     monkeypatch: pytest.MonkeyPatch, loss: Loss
@@ -298,7 +390,7 @@ def test_sharded_models_average_as_well() -> None:
 
 
 def test_without_a_model_of_several_ranks_it_is_a_skip() -> None:
-    with pytest.raises(Skip, match="fully_shard"):
+    with pytest.raises(Skip, match="were averaged"):
         Observer(context_with(watches=True)).facts()
     with pytest.raises(Skip, match="ddpcheck watch"):
         Observer(context_with()).facts()

@@ -3,7 +3,8 @@ from msgspec.structs import replace
 from vector_sketches import sketched
 
 from ddpcheck.checks.gradients.replicas_differ import Facts, judge, summarize
-from ddpcheck.finding import Confidence, Severity
+from ddpcheck.finding import Confidence, Location, Severity
+from ddpcheck.measures.by_hand import Summed, Unwrapped
 from ddpcheck.measures.sketch import Sketch
 
 Ranks = dict[int, Facts]
@@ -66,7 +67,7 @@ def test_silent(facts: Ranks) -> None:
     [
         pytest.param(
             ranks(2, 1, fact=rank(before=OTHER_END, after=OTHER_END)),
-            (1,),
+            (0, 1),
             "parameters differ before the first step",
             id="a checkpoint on one rank of two",
         ),
@@ -78,7 +79,7 @@ def test_silent(facts: Ranks) -> None:
         ),
         pytest.param(
             ranks(2, 1, fact=UNSYNCED),
-            (1,),
+            (0, 1),
             "gradients of step 0 are not synchronized",
             id="loss through .module",
         ),
@@ -90,7 +91,7 @@ def test_silent(facts: Ranks) -> None:
         ),
         pytest.param(
             ranks(2, 1, fact=rank(gradients=(GRADIENT, OTHER_GRADIENT), after=OTHER_END)),
-            (1,),
+            (0, 1),
             "gradients of step 1 are not synchronized",
             id="unsynced from step 1 on",
         ),
@@ -102,21 +103,21 @@ def test_silent(facts: Ranks) -> None:
         ),
         pytest.param(
             {0: rank(norms="abcde"), 1: rank(norms="abcxy", after=OTHER_END)},
-            (1,),
+            (0, 1),
             "parameters differ from step 2 on, though gradients were equal in the first 2",
             id="from a later step on",
         ),
         pytest.param(
             {0: rank(norms="abcde"), 1: rank(norms="vwxyz", after=OTHER_END)},
-            (1,),
+            (0, 1),
             "parameters differ after 4 steps, though gradients were equal in the first 2",
             id="GPUs of two models add up differently",
         ),
         pytest.param(
             ranks(4, 2, 3, fact=DRIFTED),
-            (2, 3),
+            (0, 1, 2, 3),
             "parameters differ after 4 steps, though gradients were equal in the first 2",
-            id="in a tie, rank 0 is what people compare with",
+            id="of two halves, neither is the odd one",
         ),
         pytest.param(
             {3: rank(), 5: DRIFTED, 7: rank()},
@@ -132,6 +133,8 @@ def test_the_earliest_difference_is_one_error_with_the_odd_ranks(
     (finding,) = judge(facts)
     assert (finding.severity, finding.confidence) == (Severity.ERROR, Confidence.HIGH)
     assert (finding.ranks, finding.title) == (odd, title)
+    undecided = finding.ranks == tuple(facts)
+    assert undecided == ("nobody can say which rank is right" in finding.message)
     assert finding.evidence["parameter"] in {"a", "b"}
 
 
@@ -167,7 +170,8 @@ def test_a_gradient_that_a_rank_lacks_is_a_difference() -> None:
 def test_a_replica_that_diverged_alone_is_an_error(value: float, world: int) -> None:
     odd = rank(gradients=(GRADIENT | {"b": sketched(value)},) * 2, after={"b": sketched(value)})
     (finding,) = judge(ranks(world, world - 1, fact=odd))
-    assert (finding.severity, finding.ranks) == (Severity.ERROR, (world - 1,))
+    named = (0, 1) if world == 2 else (world - 1,)
+    assert (finding.severity, finding.ranks) == (Severity.ERROR, named)
 
 
 @pytest.mark.parametrize(
@@ -209,13 +213,13 @@ def test_a_rank_that_stopped_a_step_early_is_not_accused_of_drifting() -> None:
     assert judge({0: rank(gradients=(GRADIENT, GRADIENT), steps=2), 1: stopped}) == []
 
 
-@pytest.mark.parametrize("gradients", [(), ({},)])
+@pytest.mark.parametrize("gradients", [(), ({},), ({"another": GRADIENT["a"]},)])
 def test_gradients_that_were_not_seen_are_not_said_to_be_equal(
     gradients: tuple[Sketches, ...],
 ) -> None:
     facts = {0: rank(gradients=gradients), 1: rank(gradients=gradients, after=OTHER_END)}
     (finding,) = judge(facts)
-    assert "though gradients were equal in the first 2" not in finding.title
+    assert "gradients were equal" not in finding.title
 
 
 def test_summary() -> None:
@@ -248,4 +252,97 @@ def test_what_is_averaged_by_design_is_not_judged_and_says_so() -> None:
 
 def test_without_ddp_a_difference_is_only_told() -> None:
     (finding,) = judge({0: rank(group=()), 1: rank(after=OTHER_END, group=())})
+    assert finding.severity is Severity.INFO
+    assert "nobody was seen to average gradients" in finding.message
+    assert "wrapped model" not in finding.fix
+
+
+@pytest.mark.parametrize(
+    ("parts", "apart_at_first", "count"),
+    [
+        pytest.param([(0, 1)], True, 0, id="stages of a pipeline, or of a model split by hand"),
+        pytest.param([(0, 2)], True, 1, id="the parts are on other ranks"),
+        pytest.param([(0, 1)], False, 1, id="alike at first: no parts of one model"),
+    ],
+)
+def test_parts_of_one_model_are_no_replicas(
+    parts: list[tuple[int, ...]], apart_at_first: bool, count: int
+) -> None:
+    before = OTHER_END if apart_at_first else START
+    facts = {0: rank(group=()), 1: rank(before=before, after=OTHER_END, group=())}
+    facts = {each: replace(own, unwrapped=Unwrapped(parts=parts)) for each, own in facts.items()}
+    assert len(judge(facts)) == count
+
+
+LINE = Location("/train.py", 30, "average")
+TABLE: Sketches = {"table": sketched(7.0, 7.0)}
+OTHER_TABLE: Sketches = {"table": sketched(5.0, 9.0)}
+
+
+def averaging(
+    *own: Facts, is_whole: bool = True, constants: list[str] | None = None, parts: bool = False
+) -> Ranks:
+    """Return facts of ranks that average their gradients by themselves."""
+    group = tuple(range(len(own)))
+    names = {"b": "head.bias"}
+    summed = Summed(group, is_whole, LINE)
+    unwrapped = Unwrapped(summed, names, constants or [], [group] if parts else [])
+    return {each: replace(fact, group=(), unwrapped=unwrapped) for each, fact in enumerate(own)}
+
+
+def with_table(fact: Facts, table: Sketches) -> Facts:
+    gradients = [each | table for each in fact.gradients]
+    return replace(fact, before=fact.before | table, gradients=gradients, after=fact.after | table)
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        pytest.param(averaging(rank(), rank()), id="replicas"),
+        pytest.param(
+            averaging(with_table(rank(), TABLE), with_table(rank(), OTHER_TABLE), is_whole=False),
+            id="a table of each rank's own beside what is averaged",
+        ),
+        pytest.param(averaging(rank(), UNSYNCED, parts=True), id="ranks that split one model"),
+        pytest.param(
+            averaging(
+                rank(),
+                rank(gradients=({"a": sketched(9.0), "b": sketched(8.0)},) * 2, after=OTHER_END),
+                is_whole=False,
+            ),
+            id="nothing is the same: what was summed was no gradient",
+        ),
+    ],
+)
+def test_what_is_averaged_by_hand_may_be_right(facts: Ranks) -> None:
+    assert judge(facts) == []
+
+
+def test_a_gradient_that_is_left_out_of_averaging_by_hand_is_a_warning_at_its_line() -> None:
+    (finding,) = judge(averaging(rank(), UNSYNCED, is_whole=False))
+    assert (finding.severity, finding.confidence) == (Severity.WARNING, Confidence.MEDIUM)
+    assert (finding.location, finding.ranks) == (LINE, (0, 1))
+    assert finding.title == "the gradient of head.bias is not averaged with the others"
+    assert "average the gradient of head.bias, too" in finding.fix
+
+
+@pytest.mark.parametrize(("is_whole", "table"), [(True, True), (True, False), (False, False)])
+def test_replicas_averaged_by_hand_that_start_apart(is_whole: bool, table: bool) -> None:
+    # Where all gradients are averaged, or nothing random is alike, no parameter is a rank's own.
+    apart = rank(before={"a": START["a"], "b": sketched(9.0)}, after=OTHER_END)
+    facts = averaging(rank(), apart, is_whole=is_whole, constants=[] if table else ["a"])
+    (finding,) = judge(facts)
+    assert finding.title == "parameters differ before the first step"
+    assert "seed all ranks alike" in finding.fix
+
+
+def test_replicas_averaged_by_hand_that_step_apart() -> None:
+    (finding,) = judge(averaging(rank(), rank(), DRIFTED))
+    assert finding.ranks == (2,)
+    assert "same learning rate" in finding.fix
+
+
+def test_rounding_of_what_is_averaged_by_hand_is_only_told() -> None:
+    near = rank(after=END | {"b": sketched(2.99 * (1 + FLOAT32 / 2))})
+    (finding,) = judge(averaging(rank(), near))
     assert finding.severity is Severity.INFO

@@ -10,9 +10,9 @@ from torch.optim import lr_scheduler as lrs
 
 from ddpcheck.checks.gradients.schedule_too_fast import Facts, Observer
 from ddpcheck.measures.schedule import Pace
-from ddpcheck.watch.hooks import Watched
 from ddpcheck.watch.lengths import batches_in
 from ddpcheck.watch.schedules import Schedules, planned_steps, rises
+from ddpcheck.watch.trained import Watched
 
 Make = Callable[[torch.optim.Optimizer], Any]
 

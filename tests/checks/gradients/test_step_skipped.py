@@ -1,11 +1,13 @@
 import pytest
 
-from ddpcheck.checks.gradients.step_skipped import Facts, Passes, judge, summarize
+from ddpcheck.checks.gradients.step_skipped import Facts, judge, summarize
 from ddpcheck.finding import Severity
+from ddpcheck.measures.passes import Passes
 
-ONE = Passes(1, 1, 1)
-TWO = Passes(2, 2, 2)
-ACCUMULATED = Passes(3, 3, 1)
+ONE = Passes(1, 1, 1, 1)
+TWO = Passes(2, 2, 2, 2)
+ACCUMULATED = Passes(3, 3, 3, 1)
+OTHERS = Passes(1, 1, 2, 2)
 ALL = (0, 1, 2, 3)
 
 
@@ -21,7 +23,8 @@ def ranks(*steps: Passes, group: tuple[int, ...] = ALL) -> dict[int, Facts]:
         pytest.param(ranks(ONE, ONE), id="one pass a step"),
         pytest.param(ranks(ONE, ACCUMULATED), id="more passes without averaging"),
         pytest.param(dict.fromkeys(range(4), Facts((TWO, ONE), ALL)), id="all leave it out"),
-        pytest.param(ranks(ONE, Passes(1, 2, 2)), id="another model's backward pass"),
+        pytest.param(ranks(ONE, Passes(1, 1, 2, 2)), id="another model's backward pass"),
+        pytest.param(ranks(OTHERS, TWO), id="after a step of another model"),
         pytest.param({0: Facts((ONE, TWO), ALL), 1: Facts((ONE,), ALL)}, id="not there yet"),
         pytest.param({0: Facts((ONE,), (0, 2)), 1: Facts((TWO,), (1, 3))}, id="other groups"),
     ],
@@ -38,6 +41,15 @@ def test_a_rank_that_leaves_one_out_is_named_with_the_step(odd: Passes, words: s
     assert (finding.severity, finding.ranks) == (Severity.ERROR, (2,))
     assert "step 1 of the optimizer" in finding.title
     assert words in finding.message
+
+
+@pytest.mark.parametrize(
+    "before", [Passes(2, 2, 1, 1), Passes(1, 2, 1, 1)], ids=["a pass left out", "a look"]
+)
+def test_what_is_not_paired_off_hides_nothing_later(before: Passes) -> None:
+    (finding,) = judge(ranks(ONE, before, ONE, TWO))
+    assert (finding.severity, finding.ranks) == (Severity.ERROR, (2,))
+    assert "step 3 of the optimizer" in finding.title
 
 
 @pytest.mark.parametrize("skipper", [0, 1])

@@ -11,8 +11,8 @@ from torch.utils.data import DataLoader, Dataset, DistributedSampler, Subset, Te
 from ddpcheck.checks.memory import dataset_on_every_rank
 from ddpcheck.checks.memory.dataset_on_every_rank import Observer
 from ddpcheck.machine.cgroups import Room
-from ddpcheck.watch.hooks import Watched
 from ddpcheck.watch.objects import own_bytes
+from ddpcheck.watch.trained import Watched
 
 
 class Mapped(Dataset[Any]):

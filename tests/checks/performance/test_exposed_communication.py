@@ -47,8 +47,9 @@ def ranks(world: int, *odd: int, fact: Facts | None = None) -> Ranks:
 
 def scaled(split: StepSplit, times: float) -> StepSplit:
     """Return the split of a step that is ``times`` as long."""
-    seconds = {name: value * times for name, value in msgspec.structs.asdict(split).items()}
-    return StepSplit(**seconds | {"steps": split.steps})
+    told = msgspec.structs.asdict(split)
+    seconds = {name: times * told[name] for name in told if name not in {"steps", "steps_s"}}
+    return msgspec.structs.replace(split, **seconds, steps_s=())
 
 
 @pytest.mark.parametrize(

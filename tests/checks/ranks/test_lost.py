@@ -137,3 +137,9 @@ def test_the_evidence_keeps_how_each_ended_and_the_stack() -> None:
 
 def test_summary() -> None:
     assert "3 ranks" in summarize(world(3, Testimony()))
+
+
+def test_a_script_is_called_a_script() -> None:
+    gone = Testimony(state=State.GONE, check="watch/script", ended_by="SIGKILL", order=1)
+    (finding,) = judge({0: Testimony(), 1: gone})
+    assert finding.message == "rank 1 was ended by SIGKILL in the script"

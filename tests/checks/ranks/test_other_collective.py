@@ -2,10 +2,11 @@ import json
 from collections.abc import Sequence
 
 import pytest
+from msgspec.structs import replace
 
 from ddpcheck.checks.ranks.other_collective import judge
-from ddpcheck.finding import Confidence, Severity
-from ddpcheck.measures.testimony import Call, State, Testimony
+from ddpcheck.finding import Confidence, Location, Severity
+from ddpcheck.measures.testimony import ASIDE, CHECKPOINTS, Call, State, Testimony
 
 Ranks = dict[int, Testimony]
 
@@ -123,12 +124,16 @@ def test_whose_call_is_not_what_most_called(
     (finding,) = judge(facts)
     assert (finding.severity, finding.confidence) == (Severity.ERROR, confidence)
     assert finding.ranks == tuple(told)
-    assert finding.title == f"{len(told)} of {len(facts)} ranks called another collective"
+    if confidence is Confidence.HIGH:
+        assert finding.title.startswith(f"{len(told)} of {len(facts)} ranks called another")
+    else:
+        assert finding.title.startswith(f"ranks 0-{len(told) - 1} called different collectives")
     assert finding.fix
     for rank, (own, others) in told.items():
         assert (
-            f"rank {rank} called {own} at {SITE} as collective 2, where others called {others}"
+            f"rank {rank} called {own} at {SITE} as its collective number 2, where rank "
         ) in finding.message
+        assert f" called {others}" in finding.message
 
 
 def test_ddps_own_calls_are_told_from_the_recorder() -> None:
@@ -138,7 +143,7 @@ def test_ddps_own_calls_are_told_from_the_recorder() -> None:
     (finding,) = judge(facts)
     assert finding.ranks == (1,)
     assert finding.message == (
-        f"rank 1 called {SHORT} as collective 2, where others called {REDUCE}"
+        f"rank 1 called {SHORT} as its collective number 2, where rank 0, 2 called {REDUCE}"
     )
 
 
@@ -160,3 +165,45 @@ def test_the_evidence_keeps_the_first_ones_stack() -> None:
         "check": CHECK,
         "stack": f"  File train.py, line 41: {GATHER}",
     }
+
+
+def test_of_one_that_waits_for_one_that_has_ended_the_line_is_told() -> None:
+    frame = '  File "/home/me/train.py", line 24, in main'
+    waits = Testimony(
+        state=State.BUSY,
+        check="watch/script",
+        overran=True,
+        stack=frame,
+        waits_in=REDUCE,
+        sequence=5,
+    )
+    (finding,) = judge({0: Testimony(sequence=4), 1: waits})
+    assert finding.title == "a collective waits for rank 0, whose script is at its end"
+    assert (finding.ranks, finding.confidence) == ((0, 1), Confidence.MEDIUM)
+    assert finding.location is not None
+    assert finding.location.line == 24
+    assert f"rank 1 waits in {REDUCE}, which rank 0 did not enter" in finding.message
+
+
+SAVING = "/home/me/train.py:52 in main"
+
+
+def training_beside_async_save(*, is_done: bool) -> Ranks:
+    """Return two ranks whose calls differ, one of which is in the thread of an async_save."""
+    beside = Call(2, f"gather_object {ASIDE}", SAVING, done=is_done)
+    ahead = replace(waiting(), calls=(*calls(REDUCE), beside))
+    return {0: ahead, 1: waiting(GATHER)}
+
+
+def test_a_checkpoint_that_is_written_beside_the_training_is_told_at_its_line() -> None:
+    (finding,) = judge(training_beside_async_save(is_done=False))
+    assert finding.location == Location("/home/me/train.py", 52, "main")
+    assert "a group of its own" in finding.fix
+    (finding,) = judge(training_beside_async_save(is_done=True))
+    assert (finding.location, "same order" in finding.fix) == (None, True)
+
+
+def test_a_distributed_checkpoint_of_some_ranks_is_told_to_be_of_all() -> None:
+    saving = replace(waiting(), calls=(*calls(REDUCE), Call(2, "gather_object", CHECKPOINTS)))
+    (finding,) = judge({0: saving, 1: waiting(GATHER)})
+    assert "save and load on all ranks" in finding.fix

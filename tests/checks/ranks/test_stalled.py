@@ -176,3 +176,40 @@ def test_lists_of_transfers_that_do_not_match_are_told_as_such() -> None:
     assert finding.ranks == (0, 1)
     assert "do not send" in finding.title
     assert "batch_isend_irecv" in finding.fix
+
+
+USERS = '  File "/home/me/train.py", line {line}, in main\n    {code}'
+MEETING = (
+    '\n  File "/site-packages/torch/distributed/distributed_c10d.py", line 9, in init_process_group'
+)
+
+
+def stopped(code: str, line: int = 7, inside: str = "") -> Testimony:
+    return Testimony(
+        state=State.BUSY,
+        check="watch/script",
+        interrupted_by="SIGINT",
+        stack=USERS.format(line=line, code=code) + inside,
+    )
+
+
+def test_who_was_missing_where_the_others_met_is_told_when_the_run_is_stopped() -> None:
+    meets = stopped("dist.init_process_group()", inside=MEETING)
+    (finding,) = judge({0: meets, 1: stopped("wait_for(lock)", 3), 2: meets})
+    assert (finding.severity, finding.ranks) == (Severity.INFO, (1,))
+    assert finding.title == "rank 0, 2 waited in init_process_group when the run was stopped"
+    assert finding.location is not None
+    assert finding.location.line == 3
+
+
+def test_ranks_that_do_not_meet_are_all_named_when_the_run_is_stopped() -> None:
+    meets = stopped("dist.init_process_group()", inside=MEETING)
+    (finding,) = judge({0: meets, 1: meets})
+    assert (finding.severity, finding.ranks) == (Severity.INFO, (0, 1))
+    assert "address" in finding.fix
+
+
+def test_ranks_that_are_stopped_elsewhere_are_told_of_by_nobody() -> None:
+    assert judge({0: stopped("train()"), 1: stopped("train()")}) == []
+    ended = Testimony()
+    assert judge({0: stopped("train()"), 1: ended}) == []

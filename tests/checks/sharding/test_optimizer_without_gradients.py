@@ -24,5 +24,11 @@ def test_an_optimizer_that_moves_nothing_is_an_error() -> None:
     assert "fully_shard" in finding.fix
 
 
+def test_sharded_parameters_without_gradients_were_never_reduced_to() -> None:
+    (finding,) = judge({0: Facts(4, 5, 0, 4), 1: Facts(4, 5, 0, 4)})
+    assert "set_requires_gradient_sync(True)" in finding.fix
+    assert "no gradient was reduced to the shards" in finding.message
+
+
 def test_summary() -> None:
     assert summarize({0: Facts(4, 5, 3)}) == "3 of 5 steps had gradients"

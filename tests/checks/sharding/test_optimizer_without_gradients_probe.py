@@ -5,7 +5,7 @@ from torch import nn
 
 from ddpcheck.check import Skip
 from ddpcheck.checks.sharding.optimizer_without_gradients import Observer
-from ddpcheck.watch.hooks import Watched
+from ddpcheck.watch.trained import Watched
 
 
 def seen(trained: nn.Module, optimized: nn.Module) -> Observer:

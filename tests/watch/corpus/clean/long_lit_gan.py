@@ -1,4 +1,5 @@
 # steps: 30
+# silent: gradients/later-training-unseen
 # needs: lightning
 # writes: files
 

@@ -1,4 +1,5 @@
 # steps: 30
+# silent: gradients/replicas-differ
 # writes: files
 
 # Hand-written GPipe: two stages of equal shape, microbatches, activations and gradients by send/recv.

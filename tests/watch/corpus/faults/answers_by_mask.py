@@ -3,7 +3,7 @@
 # finding: gradients/loss-denominators-differ
 # severity: warning
 # ranks: 0, 1
-# line: loss.backward()
+# line: return (values * mask).sum() / mask.sum().clamp(min=1.0)
 # steps: 30
 
 import argparse

@@ -4,7 +4,6 @@
 # severity: warning
 # ranks: 0, 1
 # steps: 30
-# not yet: the own features are used as well as the gathered ones
 
 import argparse
 

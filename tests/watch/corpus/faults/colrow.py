@@ -5,7 +5,6 @@ Everything that is not in a parallel layer is replicated."""
 # severity: warning
 # ranks: any
 # steps: 30
-# not yet: no collective in the backward pass says who works on one model
 
 import random
 

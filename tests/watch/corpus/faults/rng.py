@@ -3,7 +3,6 @@
 # severity: warning
 # ranks: 0, 1
 # steps: 30
-# not yet: a generator of its own
 
 # keyword spotting on synthetic audio: random shift + noise + time mask
 import math

@@ -3,7 +3,6 @@
 # severity: error
 # ranks: any
 # steps: 30
-# not yet: gloo ends the rank whose epoch is over, with what it saw: told as unlike collectives
 # writes: files
 
 # regression on sensor windows; every process reads its own part of the recordings

@@ -4,7 +4,6 @@
 # severity: warning
 # ranks: 0, 1
 # steps: 30
-# not yet: gathered under no_grad, as keys of a queue are
 
 import math
 import sys

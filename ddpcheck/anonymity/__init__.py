@@ -1,0 +1,1 @@
+"""A report without names: hosts, users, addresses and paths replaced, the same by the same."""

@@ -1,0 +1,1 @@
+"""What changed from one report to another, part by part; pure functions, without torch."""

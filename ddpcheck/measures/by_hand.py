@@ -1,0 +1,178 @@
+"""Replicas of scripts without DDP, whose gradients the script averages by itself, or nobody does."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+
+from ddpcheck.finding import Confidence, Finding, Location, Severity
+from ddpcheck.measures.drift import ROUNDING_UNITS, Drift, Replica, first_drift, odd_ones
+from ddpcheck.measures.sketch import Sketch
+from ddpcheck.measures.words import spans
+
+Ranks = tuple[int, ...]
+Sketches = dict[str, Sketch]
+
+
+class Summed(msgspec.Struct, frozen=True):
+    """The ranks that sum gradients after backward, whether all that there are, and where."""
+
+    ranks: Ranks
+    is_whole: bool
+    location: Location | None = None
+
+
+class Unwrapped(msgspec.Struct, frozen=True):
+    """What is known of a training without DDP; nothing where there is DDP.
+
+    ``names`` are what the script calls parameters, ``constants`` those that had one value all over.
+    ``parts`` are ranks that send each other tensors, or share a backward pass, as those that hold
+    parts of one model do.
+    """
+
+    summed: Summed | None = None
+    names: dict[str, str] = {}
+    constants: list[str] = []
+    parts: list[Ranks] = []
+
+    @property
+    def ranks(self) -> Ranks:
+        """Return those that average their gradients."""
+        return self.summed.ranks if self.summed else ()
+
+
+class Told(Replica, Protocol):
+    """What a rank tells of its replica: see ``checks.gradients.replicas_differ.Facts``."""
+
+    @property
+    def unit(self) -> float: ...  # noqa: D102
+    @property
+    def unwrapped(self) -> Unwrapped: ...  # noqa: D102
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What of a rank's replica is to be alike."""
+
+    before: Sketches
+    gradients: list[Sketches]
+    after: Sketches
+    steps: int
+    norms: Sequence[str]
+    apart_by_design: bool
+
+
+def found_without_ddp(told: Mapping[int, Told]) -> Finding | None:
+    """Return how these ranks' replicas differ; where nobody averages gradients it is only told.
+
+    Ranks that hold parts of one model, as stages, are no replicas of each other.
+    """
+    summed = next(iter(told.values())).unwrapped.summed
+    parts = {ranks for own in told.values() for ranks in own.unwrapped.parts}
+    has_parts = any(len(told.keys() & each) > 1 for each in parts)
+    if summed is not None:
+        own = own_by_design(told)
+        drift = first_drift({rank: _shared(each, own) for rank, each in told.items()})
+        is_told = drift is not None and not has_parts and (drift.step < 0 or are_averaged(told))
+        return _of_averaged(told, drift, summed) if drift is not None and is_told else None
+    drift = first_drift(told)
+    if drift is None or (has_parts and drift.step < 0):
+        return None
+    return _of_own(told, drift)
+
+
+def own_by_design(told: Mapping[int, Told]) -> set[str]:
+    """Return the parameters that differ from the start on purpose, as tables split by hand do.
+
+    Where all gradients are summed none is; where of all that was random at first nothing is alike,
+    the ranks were not seeded alike, and none is meant to differ.
+    """
+    names = {name for own in told.values() for name in own.before}
+    unlike = {name for name in names if not _are_alike([own.before for own in told.values()], name)}
+    random = names - {name for own in told.values() for name in own.unwrapped.constants}
+    summed = [own.unwrapped.summed for own in told.values()]
+    is_whole = all(each is not None and each.is_whole for each in summed)
+    return set() if is_whole or random <= unlike else unlike
+
+
+def are_averaged(told: Mapping[int, Told]) -> bool:
+    """Return whether some gradient was the same on all ranks in a step, and not zero."""
+    for step in range(min(len(own.gradients) for own in told.values())):
+        gradients = [own.gradients[step] for own in told.values()]
+        if any(each.norm and _are_alike(gradients, name) for name, each in gradients[0].items()):
+            return True
+    return False
+
+
+def _of_averaged(told: Mapping[int, Told], drift: Drift, summed: Summed) -> Finding:
+    name = _name(told, drift)
+    ranks, why = odd_ones(drift.found.ranks, told)
+    limit = ROUNDING_UNITS * max(own.unit for own in told.values())
+    is_rounding = drift.found.relative <= limit
+    averaged = f"the script averages gradients of ranks {spans(told)} by itself"
+    is_left_out = drift.what == "gradient of"
+    return Finding(
+        title=f"the gradient of {name} is not averaged with the others"
+        if is_left_out
+        else drift.title,
+        message=f"{averaged}; {drift.what} {name} is the first of {drift.found.differing} that differ; "
+        f"relative difference {drift.found.relative:.1e}{f'; {why}' if why else ''}",
+        fix=_fix(drift, name),
+        ranks=ranks,
+        location=summed.location,
+        severity=Severity.INFO if is_rounding else Severity.WARNING,
+        confidence=Confidence.LOW if is_rounding else Confidence.MEDIUM,
+        evidence={"parameter": name, "relative_difference": drift.found.relative},
+    )
+
+
+def _fix(drift: Drift, name: str) -> str:
+    if drift.step < 0:
+        return "seed all ranks alike before the model is made, or broadcast it from rank 0 before training"
+    if drift.what == "gradient of":
+        return f"average the gradient of {name}, too, before the optimizer's step, or use DDP"
+    return (
+        "let all ranks make the same optimizer steps, with the same learning rate, after averaging"
+    )
+
+
+def _of_own(told: Mapping[int, Told], drift: Drift) -> Finding:
+    found = drift.found
+    return Finding(
+        title=f"ranks train models of their own: {drift.title}",
+        message=f"{drift.what} {_name(told, drift)} is the first of {found.differing} that differ; "
+        f"relative difference {found.relative:.1e}; nobody was seen to average gradients: no "
+        "DistributedDataParallel, no FSDP, no all_reduce of them",
+        fix="if the ranks are to train one model, wrap it in DistributedDataParallel; those of a "
+        "tensor-parallel group need the same seed and the same batches",
+        ranks=tuple(sorted(told)),
+        severity=Severity.INFO,
+        confidence=Confidence.LOW,
+        evidence={"relative_difference": found.relative},
+    )
+
+
+def _name(told: Mapping[int, Told], drift: Drift) -> str:
+    return told[min(told)].unwrapped.names.get(drift.found.name, drift.found.name)
+
+
+def _shared(told: Told, own: Collection[str]) -> Shared:
+    return Shared(
+        before=_without(told.before, own),
+        gradients=[_without(each, own) for each in told.gradients],
+        after=_without(told.after, own),
+        steps=told.steps,
+        norms=() if own else told.norms,
+        apart_by_design=told.apart_by_design,
+    )
+
+
+def _without(sketches: Mapping[str, Sketch], names: Collection[str]) -> Sketches:
+    return {name: each for name, each in sketches.items() if name not in names}
+
+
+def _are_alike(sketches: Sequence[Mapping[str, Sketch]], name: str) -> bool:
+    return len({each[name].digest if name in each else "" for each in sketches}) == 1
