@@ -16,6 +16,8 @@ TOKENS = (
     r"github_pat_\w{16,}",
     r"gl(?:pat|ptt|dt|rt|cbt|soat)-[\w-]{16,}",
     r"(?:api_org|hf)_[A-Za-z0-9]{16,}",
+    # A word that goes on with hyphens is no key, unless it begins as those of a vendor do.
+    r"sk-(?:ant|proj|svcacct|admin|or|lf)-(?=[\w-]{0,40}[0-9])[\w-]{16,}",
     r"sk-(?=[\w-]{0,40}[0-9])(?=[\w-]{0,60}[A-Za-z0-9_]{16})[\w-]{16,}",
     r"[srp]k_(?:live|test)_[A-Za-z0-9]{10,}",
     r"xox[a-z]-[\w-]{10,}",
