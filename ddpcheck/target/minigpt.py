@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -125,7 +126,8 @@ def predictions(batch: Tensor) -> Tensor:
 
 def count_predictions(batch: Tensor) -> int:
     """Return ``predictions`` as a number; waits for the device that holds the batch."""
-    return int(predictions(batch))
+    # torch's own sum wakes every thread it has for more than 32768 numbers: dearer than the sum.
+    return int(np.count_nonzero(batch[:, 1:].cpu().numpy() != PADDING))
 
 
 def _initialize(module: nn.Module) -> None:

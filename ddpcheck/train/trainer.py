@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ddpcheck.target.minigpt import count_predictions
+from ddpcheck.target.minigpt import predictions
 from ddpcheck.train.optimizer import MAX_GRADIENT_NORM, learning_rate
 from ddpcheck.train.parallel import Parallel, Place, Share
 from ddpcheck.train.precision import gradient_scaler
@@ -40,8 +40,8 @@ class Trainer:
         """
         for group in self.parallel.optimizer.param_groups:
             group["lr"] = learning_rate(number, self.steps)
-        total = self._predictions(batch)
         batch = batch.to(self.device, non_blocking=True)
+        total = self.parallel.data.sum(predictions(batch))
         part = self.parallel.backward(batch, total, self.scaler.scale)
         # Before clipping: the bound is for gradients, not for scaled ones.
         self.scaler.unscale_(self.parallel.optimizer)
@@ -52,12 +52,6 @@ class Trainer:
         self.scaler.step(self.parallel.optimizer)
         self.scaler.update()
         self.parallel.optimizer.zero_grad()
-
-    def _predictions(self, batch: Tensor) -> Tensor:
-        """Return how many bytes all ranks predict in this step, int64 [] on the device."""
-        # Filled on the device: copying a number there would wait for the device, every step.
-        own = torch.full((), count_predictions(batch), device=self.device)
-        return self.parallel.data.sum(own)
 
 
 def trainer_of(parallel: Parallel, place: Place, steps: int) -> Trainer:
