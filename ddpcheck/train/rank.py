@@ -233,4 +233,8 @@ def _device(recipe: Recipe, who: Identity) -> torch.device:
     device = torch.device("cuda", who.local_rank % torch.cuda.device_count())
     # Collectives of Python objects go through the current device.
     torch.cuda.set_device(device)
+    # What is left for the CPU are batches, in pieces that many threads are woken for in vain, and
+    # wait for where cores are busy: so a rank has one, as under torchrun, unless it is told more.
+    if "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(1)
     return device
