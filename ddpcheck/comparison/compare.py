@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from ddpcheck.change import Change, Comparison
 from ddpcheck.comparison.both import Both, Told
@@ -11,6 +11,7 @@ from ddpcheck.comparison.machine import machine_changes, run_changes
 from ddpcheck.comparison.outcomes import rank_changes, verdict_changes
 from ddpcheck.comparison.speed import collective_changes, computing_changes, step_changes
 from ddpcheck.comparison.training import training_changes
+from ddpcheck.measures.words import listed
 from ddpcheck.report import Report
 
 PARTS: tuple[Callable[[Both], Told], ...] = (
@@ -33,8 +34,15 @@ def compare(old: Report, new: Report, bound_ratio: float) -> Comparison:
         now=new.run.id,
         bound_ratio=bound_ratio,
         changes=sorted((change for each in told for change in each.changes), key=_worst_first),
-        left_out=[why for each in told for why in each.left_out],
+        left_out=[*_thinned(old, new), *(why for each in told for why in each.left_out)],
     )
+
+
+def _thinned(old: Report, new: Report) -> Iterator[str]:
+    """Yield what is compared over a part of the ranks alone: those whose facts a report has."""
+    for name, report in (("the baseline", old), ("this report", new)):
+        if report.facts_left_out:
+            yield f"facts that {name} has of some ranks alone: {listed(report.facts_left_out)}"
 
 
 def _worst_first(change: Change) -> tuple[int, int, float]:

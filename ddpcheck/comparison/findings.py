@@ -27,16 +27,19 @@ def finding_changes(both: Both) -> Told:
     """Return the findings that are new, gone, or weigh more or less than they did.
 
     The same is what has the same id, ranks and place; its words, which hold measured values, may
-    differ.
+    differ. What is suppressed in one report is neither new nor gone in the other.
     """
     old, new = _by_key(both.old.findings), _by_key(both.new.findings)
+    were, are = _reasons(both.old), _reasons(both.new)
     gone = [each for key in old for each in old[key][len(new.get(key, ())) :]]
     come = [each for key in new for each in new[key][len(old.get(key, ())) :]]
     ran, runs = _ran(both.old), _ran(both.new)
     return Told(
         [
-            *(_come(each, _note(each, gone, ran)) for each in come),
-            *(_gone(each, runs) for each in gone),
+            *(_come(e, _note(e, gone, ran)) for e in come if _key(e) not in were),
+            *(_shown_again(e) for e in come if _key(e) in were),
+            *(_gone(e, runs) for e in gone if _key(e) not in are),
+            *(_hidden(e, are[_key(e)]) for e in gone if _key(e) in are),
             *_reweighed(old, new),
         ]
     )
@@ -62,9 +65,25 @@ def check_changes(both: Both) -> Told:
 def _by_key(findings: Iterable[Finding]) -> dict[Known, list[Finding]]:
     found: dict[Known, list[Finding]] = {}
     for each in findings:
-        key = Known(each.id, tuple(sorted(each.ranks)), str(each.location or ""))
-        found.setdefault(key, []).append(each)
+        found.setdefault(_key(each), []).append(each)
     return found
+
+
+def _key(finding: Finding) -> Known:
+    return Known(finding.id, tuple(sorted(finding.ranks)), str(finding.location or ""))
+
+
+def _reasons(report: Report) -> dict[Known, str]:
+    """Return why findings are suppressed."""
+    return {_key(each.finding): each.reason for each in report.suppressed}
+
+
+def _shown_again(finding: Finding) -> Change:
+    return _change(finding, "suppressed", _told(finding), Course.CHANGED)
+
+
+def _hidden(finding: Finding, reason: str) -> Change:
+    return _change(finding, _told(finding), f"suppressed: {reason}", Course.CHANGED)
 
 
 def _come(finding: Finding, note: str) -> Change:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ddpcheck.finding import Severity
-from ddpcheck.render.gone import GONE
 from ddpcheck.render.words import host_of
 from ddpcheck.report import RankOutcome, Report
 
@@ -17,7 +16,7 @@ def bad_hosts(report: Report) -> set[str]:
     nothing against one of several: it is of the code or of the settings, which move with the job.
     """
     host = host_of(report)
-    lost = {host[r.rank] for r in report.ranks if r.outcome in GONE and r.host}
+    lost = {host[r.rank] for r in report.ranks if r.outcome.is_gone and r.host}
     every = set(host.values())
     named = [{host[rank] for rank in ranks if rank in host} for ranks in _accused(report)]
     telling = [hosts for hosts in named if hosts != every or len(every) == 1]

@@ -64,10 +64,17 @@ def _heads(old: Report, new: Report) -> list[str]:
 
 def _change(change: Change) -> Iterator[str]:
     lead = f"{change.course.value:<7}  "
-    yield from _wrapped(_safe(_sentence(change)), lead, INDENT)
+    yield from _wrapped(_safe(sentence(change)), lead, INDENT)
 
 
-def _sentence(change: Change) -> str:
+def worse_sentences(told: Comparison) -> list[str]:
+    """Return what became worse in words, a line each, bounded; the last one says how many more."""
+    worse = [change for change in told.changes if change.course is Course.WORSE]
+    more = [f"... and {_more(worse[MOST_CHANGES:])}"] if len(worse) > MOST_CHANGES else []
+    return [*(one_line(sentence(change)) for change in worse[:MOST_CHANGES]), *more]
+
+
+def sentence(change: Change) -> str:
     """Return a change in words, such as ``speed: all_reduce of 1 KiB: 20 us -> 40 us (-50 %)``."""
     told = f"{change.part.value}: {change.what}"
     if change.ranks and not _names_ranks(change):

@@ -8,8 +8,6 @@ from ddpcheck.finding import Finding, Severity
 from ddpcheck.render.words import worst_first
 from ddpcheck.report import RankOutcome, RankRecord, Report
 
-GONE = (RankOutcome.STALLED, RankOutcome.LOST)
-
 
 class Gone(NamedTuple):
     """Ranks that stalled, or were lost, in the same way."""
@@ -25,10 +23,10 @@ def gone_ranks(report: Report) -> list[Gone]:
     """Return the stalled ranks, which have a stack to show, and then the lost ones."""
     stories: dict[tuple[str, ...], list[RankRecord]] = {}
     for record in report.ranks:
-        if record.outcome in GONE:
+        if record.outcome.is_gone:
             stories.setdefault(_story(record), []).append(record)
     gone = [_gone(records) for records in stories.values()]
-    return sorted(gone, key=lambda each: GONE.index(each.outcome))
+    return sorted(gone, key=lambda each: each.outcome is RankOutcome.LOST)
 
 
 def _story(record: RankRecord) -> tuple[str, ...]:

@@ -8,7 +8,6 @@ from msgspec import structs
 
 from ddpcheck.finding import Severity
 from ddpcheck.measures.words import counted, runs
-from ddpcheck.render.gone import GONE
 from ddpcheck.render.words import one_line, rank_list
 from ddpcheck.report import CheckOutcome, CheckRecord, RankRecord, Report
 
@@ -102,7 +101,7 @@ def _counts(report: Report) -> Counter[tuple[int, str, Severity]]:
 
 def _cells(record: RankRecord, seen: _Seen) -> list[str]:
     reached = len(seen.stages)
-    if record.outcome in GONE:
+    if record.outcome.is_gone:
         reached = _place_of_last(record, seen)
     told = [_cell(record, stage, seen) for stage in seen.stages[:reached]]
     return told + [record.outcome.value] * (len(seen.stages) - reached)

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from ddpcheck import __version__
+from ddpcheck.change import Course
 from ddpcheck.finding import Confidence, Finding, Scalar, Severity
 from ddpcheck.measures.words import counted, runs
 from ddpcheck.report import CheckOutcome, CheckRecord, RankOutcome, Report
@@ -112,8 +113,15 @@ def verdict_line(report: Report) -> str:
         counted(report.count(Severity.ERROR), "error"),
         counted(report.count(Severity.WARNING), "warning"),
         *(f"{number} {what}" for what, number in counts.items() if number),
+        worse_than_before(report),
     ]
-    return ", ".join(parts)
+    return ", ".join(part for part in parts if part)
+
+
+def worse_than_before(report: Report) -> str:
+    """Return how much is worse than in the baseline, which ends a run with 1; '' where nothing is."""
+    number = report.changes.count(Course.WORSE) if report.changes else 0
+    return f"{number} worse than the baseline" if number else ""
 
 
 def statement(finding: Finding, hosts: Mapping[int, str]) -> str:

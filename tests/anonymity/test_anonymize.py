@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from two_reports import found, told
 
 from ddpcheck.anonymity.anonymize import anonymized
+from ddpcheck.comparison.compare import compare
 from ddpcheck.finding import Location
 from ddpcheck.render import formats, render
 from ddpcheck.report import CheckOutcome, LastSeen, RankRecord, Report, to_json
@@ -94,6 +95,13 @@ def test_the_same_name_has_the_same_label_everywhere() -> None:
     assert [record.host for record in report.ranks] == ["host1", "host2"]
     assert report.findings[0].message == "host2 asks host1 (ip1, ip2, ip1)"
     assert report.facts[CHECK][0].value["host"] == "host1"
+
+
+def test_what_changed_against_a_baseline_is_left_out() -> None:
+    changes = compare(told(hosts={0: "wolf", 1: "wolf"}), told(), 0.05)
+    assert any("wolf" in change.before for change in changes.changes)
+    shown = anonymized(msgspec.structs.replace(told(), changes=changes))
+    assert b"wolf" not in to_json(shown)
 
 
 def test_a_label_is_no_name_that_was_there() -> None:

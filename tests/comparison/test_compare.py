@@ -2,12 +2,14 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from two_reports import found, speeds, told
 
 from ddpcheck.change import Change, Course, Part
 from ddpcheck.comparison.compare import compare
 from ddpcheck.comparison.speed import COLLECTIVES, COMPUTING, STEPS, WATCHED_STEPS
+from ddpcheck.configuration import Suppressed
 from ddpcheck.finding import Location, Severity
 from ddpcheck.report import CheckOutcome, RankOutcome, RankRecord, Report
 
@@ -323,3 +325,28 @@ def test_the_worst_comes_first() -> None:
     courses = [each.course for each in changes(old, new)]
     assert courses == sorted(courses, key=lambda course: course.order)
     assert courses[0] is WORSE
+
+
+def test_what_is_suppressed_in_one_report_is_neither_new_nor_gone() -> None:
+    shown = told(findings=[found()])
+    hidden = msgspec.structs.replace(told(), suppressed=(Suppressed(found(), "ticket 7"),))
+    (now,) = of(Part.FINDINGS, shown, hidden)
+    assert (now.course, now.now) == (CHANGED, "suppressed: ticket 7")
+    (again,) = of(Part.FINDINGS, hidden, shown)
+    assert (again.course, again.before) == (CHANGED, "suppressed")
+    assert of(Part.FINDINGS, hidden, hidden) == []
+
+
+def test_facts_that_a_report_of_thousands_left_out_are_told_of() -> None:
+    thinned = msgspec.structs.replace(told(), facts_left_out={COLLECTIVES: 4000})
+    assert compare(thinned, told(), BOUND).left_out == [
+        f"facts that the baseline has of some ranks alone: {COLLECTIVES}"
+    ]
+    assert compare(told(), thinned, BOUND).left_out == [
+        f"facts that this report has of some ranks alone: {COLLECTIVES}"
+    ]
+
+
+def test_facts_that_have_no_names_are_left_out() -> None:
+    odd = measured(STEPS, 7, [1], "text")
+    assert of(Part.SPEED, odd, measured(STEPS, steps(0.1), steps(0.1), steps(0.1))) == []

@@ -5,6 +5,7 @@ Look at the difference with ``git diff tests/render/golden`` before you commit i
 
 from pathlib import Path
 
+from compared_sample import compared
 from fault_samples import FAULTS, many_ranks
 from sample_parts import STAGES, check, ranks, report, run
 
@@ -209,6 +210,7 @@ SAMPLES = {
     "incomplete": incomplete,
     "check_error": check_error,
     "hostile": hostile,
+    "compared": compared,
     **FAULTS,
 }
 # Of 4096 ranks, the formats that tell of each rank have no golden files: they are large.

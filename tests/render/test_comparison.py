@@ -91,9 +91,9 @@ def test_a_report_tells_what_changed_against_its_baseline(format_name: str) -> N
     assert "baseline" not in plain
     assert "gainst the baseline" in text
     assert "diff: WORSE, 3 worse" in text
-    assert text.splitlines()[-1 if format_name == "text" else 0].strip("*") == (
-        plain.splitlines()[-1 if format_name == "text" else 0].strip("*")
-    )
+    place = -1 if format_name == "text" else 0
+    verdicts = [told.splitlines()[place].strip("*") for told in (plain, text)]
+    assert verdicts[1] == f"{verdicts[0]}, 3 worse than the baseline"
 
 
 def test_a_report_without_a_baseline_has_no_changes_in_its_json() -> None:

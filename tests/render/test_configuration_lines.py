@@ -4,34 +4,14 @@ import json
 
 import msgspec
 import pytest
+from compared_sample import ASKED, FINDING, LINK, configured
 from render_samples import check, hostile, ranks, report, run
 
-from ddpcheck.configuration import Configuration, Suppressed, Suppression, Threshold
-from ddpcheck.finding import Finding, Location, Severity
+from ddpcheck.configuration import Suppressed, Suppression
+from ddpcheck.finding import Location
 from ddpcheck.render import render
 from ddpcheck.render.configuration import configuration_lines
-from ddpcheck.report import Report
 
-LINK = "network/lossy-link"
-FINDING = Finding(
-    id=LINK,
-    severity=Severity.WARNING,
-    title="a link loses packets",
-    message="7 of 100",
-    fix="another cable",
-    ranks=(8, 9),
-    location=Location("train.py", 7),
-)
-KNOWN = Suppressed(FINDING, "a WAN, ticket 7")
-UNUSED = Suppression(check="data/*", reason="old", match="epoch", location="train.py:7")
-ASKED = Configuration(
-    file="ddpcheck.toml",
-    passed_over="pyproject.toml",
-    options={"profile": "quick", "skip": "devices"},
-    severity={"network/*": Severity.INFO},
-    thresholds=(Threshold(LINK, "LONG_S", 0.01, 0.005),),
-    suppress=(UNUSED,),
-)
 LINES = [
     "settings from ddpcheck.toml: profile=quick skip=devices; pyproject.toml beside it is passed over",
     "severity of network/*: info",
@@ -42,14 +22,6 @@ LINES = [
     ),
     "unused suppression of data/* matching epoch at train.py:7 (reason: old): remove it",
 ]
-
-
-def configured(of: Report | None = None) -> Report:
-    base = of or report(run(world_size=16, hosts=("node0", "node1")), ranks(16, 8), [check(LINK)])
-    asked = msgspec.structs.replace(base.run, configuration=ASKED)
-    return msgspec.structs.replace(
-        base, run=asked, suppressed=(KNOWN,), unused_suppressions=(UNUSED,)
-    )
 
 
 def test_each_change_has_a_line() -> None:

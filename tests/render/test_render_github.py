@@ -82,3 +82,9 @@ def test_hostile_text_starts_no_second_command() -> None:
     assert "\x1b" not in github.render(hostile())
     shown = github.render(with_finding(message="x\n::error::y\r::stop-commands::z"))
     assert len(shown.splitlines()) == 2
+
+
+def test_what_is_worse_than_the_baseline_is_an_error() -> None:
+    lines = lines_of(sample("compared"))
+    assert lines[0].startswith("::error title=ddpcheck%3A worse than the baseline::speed: ")
+    assert lines[1].endswith(", 1 worse than the baseline")

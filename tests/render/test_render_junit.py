@@ -32,7 +32,14 @@ def test_the_schema_refuses_what_is_none() -> None:
 def test_there_is_a_case_a_check_and_one_for_the_verdict(name: str) -> None:
     shown = sample(name)
     cases = list(ET.fromstring(junit.render(shown)).iter("testcase"))
-    assert len(cases) == len(shown.checks) + 1
+    assert len(cases) == len(shown.checks) + 1 + bool(shown.changes)
+
+
+def test_what_is_worse_than_the_baseline_is_a_failure() -> None:
+    worse = case_of(ET.fromstring(junit.render(sample("compared"))), "baseline")
+    told = worse.find("failure")
+    assert told is not None
+    assert (told.text or "").startswith("speed: all_reduce of 2 MiB: 0.21 GB/s -> 0.105 GB/s")
 
 
 def test_the_counts_are_those_of_the_cases() -> None:

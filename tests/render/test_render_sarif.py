@@ -100,3 +100,15 @@ def test_what_was_incomplete_or_failed_itself_is_a_notification() -> None:
     assert notes[0].startswith("verdict: INCOMPLETE")
     assert any("3 buckets, expected 4" in note for note in notes)
     assert run_of(sample("healthy"))["invocations"][0]["executionSuccessful"] is True
+
+
+def test_what_is_suppressed_is_a_result_with_its_reason() -> None:
+    (result,) = run_of(sample("compared"))["results"]
+    assert result["suppressions"] == [
+        {"kind": "external", "status": "accepted", "justification": "a WAN, ticket 7"}
+    ]
+
+
+def test_what_is_worse_than_the_baseline_is_a_notification() -> None:
+    (note,) = run_of(sample("compared"))["invocations"][0]["toolExecutionNotifications"]
+    assert note["message"]["text"].startswith("worse than the baseline: speed: all_reduce of 2 MiB")

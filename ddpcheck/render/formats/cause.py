@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+from ddpcheck.render.comparison import worse_sentences
 from ddpcheck.render.gone import chief_finding, gone_ranks
-from ddpcheck.render.words import clipped, detail, host_of, one_line, verdict_line, where
+from ddpcheck.render.words import (
+    clipped,
+    detail,
+    host_of,
+    one_line,
+    verdict_line,
+    where,
+    worse_than_before,
+)
 from ddpcheck.report import CheckOutcome, Report
 
 # Slurm's reasons, and titles of messages, are longer in no tool that shows them whole.
@@ -27,4 +36,6 @@ def _cause(report: Report) -> str:
     for check in report.checks:
         if check.outcome is CheckOutcome.ERROR:
             return one_line(f"{check.id} raised an error of its own: {detail(check)}")
+    if report.changes and (worse := worse_sentences(report.changes)):
+        return f"{worse_than_before(report)}: {worse[0]}"
     return verdict_line(report)

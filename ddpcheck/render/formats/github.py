@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from ddpcheck.finding import Finding, Location, Severity
 from ddpcheck.measures.words import counted
+from ddpcheck.render.comparison import result_line, worse_sentences
 from ddpcheck.render.places import in_workspace
 from ddpcheck.render.words import (
     clipped,
@@ -57,6 +58,9 @@ def _annotations(report: Report, path: str) -> Iterator[Annotation]:
     incomplete = report.verdict is Verdict.INCOMPLETE
     place = f"\nreport: {one_line(path)}" if path else ""
     yield Annotation("error" if incomplete else "notice", "ddpcheck", verdict_line(report) + place)
+    if report.changes and report.changes.is_worse:
+        told = [*worse_sentences(report.changes), result_line(report.changes)]
+        yield Annotation("error", "ddpcheck: worse than the baseline", "\n".join(told))
     yield from (_of_finding(finding, hosts) for finding in worst_first(report.findings))
     yield from (_of_broken(each) for each in report.checks if each.outcome is CheckOutcome.ERROR)
 

@@ -2,7 +2,8 @@
 
 A suite is a stage. A check with an error finding is a failure, one that itself failed an error, a
 skip a skip with its reason; warnings and what was measured stand in ``system-out``. The first case,
-``verdict``, is an error where the run is incomplete, so that who counts failures sees it, too.
+``verdict``, is an error where the run is incomplete, so that who counts failures sees it, too; the
+second one, where there was a baseline, fails where the run is worse than that.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from ddpcheck.finding import Finding, Severity
 from ddpcheck.measures.words import counted
+from ddpcheck.render.comparison import change_lines, result_line, worse_sentences
+from ddpcheck.render.configuration import configuration_lines
 from ddpcheck.render.gone import gone_ranks
 from ddpcheck.render.words import (
     clipped,
@@ -53,11 +56,22 @@ def _own_suite(report: Report, path: str) -> Element:
     if report.verdict is Verdict.INCOMPLETE:
         told = [verdict_line(report), *_reasons(report)]
         _add(case, "error", told[0], "\n".join(told), Verdict.INCOMPLETE.value)
-    SubElement(case, "system-out").text = _body(f"{headline(report)}\n{verdict_line(report)}")
-    suite = _suite(OWN_SUITE, [case])
+    _add_output(case, [headline(report), verdict_line(report), *configuration_lines(report)])
+    suite = _suite(OWN_SUITE, [case, *_against_baseline(report)])
     suite.set("timestamp", _attribute(report.run.started_at).removesuffix("Z"))
     suite.insert(0, _properties(report, path))
     return suite
+
+
+def _against_baseline(report: Report) -> list[Element]:
+    if not report.changes:
+        return []
+    case = Element("testcase", name="baseline", classname=OWN_SUITE, time=_time(0))
+    if report.changes.is_worse:
+        told = "\n".join(worse_sentences(report.changes))
+        _add(case, "failure", result_line(report.changes), told, "baseline")
+    _add_output(case, change_lines(report.changes))
+    return [case]
 
 
 def _reasons(report: Report) -> list[str]:

@@ -14,6 +14,7 @@ from datetime import datetime
 from math import isfinite
 from typing import NamedTuple, TypeAlias
 
+from ddpcheck.change import Course
 from ddpcheck.finding import Severity
 from ddpcheck.render.measured import BYTES_A_GB, section, slowest_speeds, step_splits
 from ddpcheck.render.words import clipped, one_line
@@ -47,6 +48,7 @@ def _families(report: Report) -> Iterator[Family]:
     yield from _of_run(report)
     yield from _of_findings(report)
     yield from _of_checks(report)
+    yield from _of_changes(report)
     yield from _of_speed(report)
     for key, (name, text) in TRAINING.items():
         value = section(report.training, key)
@@ -76,6 +78,12 @@ def _of_findings(report: Report) -> Iterator[Family]:
     found = Counter((finding.severity.value, finding.id) for finding in report.findings)
     by_check = [({"severity": each, "check": name}, n) for (each, name), n in found.items()]
     yield Family("ddpcheck_findings", "Findings of each severity and check.", by_check)
+
+
+def _of_changes(report: Report) -> Iterator[Family]:
+    told = report.changes
+    by_course = [({"course": each.value}, told.count(each)) for each in Course] if told else []
+    yield Family("ddpcheck_changes", "What changed against the baseline.", by_course)
 
 
 def _of_checks(report: Report) -> Iterator[Family]:

@@ -2,7 +2,8 @@
 
 Source: OASIS, Static Analysis Results Interchange Format (SARIF) Version 2.1.0. A finding with no
 line of source lies in the report itself, where that has a path: GitHub refuses a file with a result
-that lies nowhere.
+that lies nowhere. What a settings file suppresses is a result with its suppression; what became worse
+than the baseline is a notification.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from typing import Any
 
 from ddpcheck import __version__, jsontext
 from ddpcheck.catalogue import catalogue
+from ddpcheck.configuration import Suppressed
 from ddpcheck.finding import Finding, Severity
+from ddpcheck.render.comparison import worse_sentences
 from ddpcheck.render.places import as_uri
 from ddpcheck.render.words import (
     clipped,
@@ -50,8 +53,14 @@ def render(report: Report, path: str = "") -> str:
         "invocations": [_invocation(report)],
         "columnKind": "unicodeCodePoints",
         "results": [
-            _result(each, places[_name(each.id)], hosts, path)
-            for each in worst_first(report.findings)
+            *(
+                _result(each, places[_name(each.id)], hosts, path)
+                for each in worst_first(report.findings)
+            ),
+            *(
+                _suppressed(each, places[_name(each.finding.id)], hosts, path)
+                for each in report.suppressed
+            ),
         ],
         "properties": {"runId": _name(report.run.id), "verdict": report.verdict.value},
     }
@@ -64,7 +73,8 @@ def _version(report: Report) -> str:
 
 def _rules(report: Report) -> list[dict[str, Any]]:
     """Return the rule of each check that found something; one that is not installed has a title."""
-    found = {each.id: each.title for each in worst_first(report.findings)}
+    hidden = [each.finding for each in report.suppressed]
+    found = {each.id: each.title for each in worst_first([*report.findings, *hidden])}
     manuals = {check.id: check.manual for check in catalogue()} if found else {}
     titles = found | {each.id: each.title for each in report.checks if each.id in found}
     # What is clipped may become the same: a rule stands once.
@@ -83,6 +93,8 @@ def _invocation(report: Report) -> dict[str, Any]:
     run = report.run
     complete = report.verdict is not Verdict.INCOMPLETE
     notes = [_notification(c) for c in report.checks if c.outcome is CheckOutcome.ERROR]
+    if report.changes:
+        notes += map(_worse, worse_sentences(report.changes))
     if not complete:
         notes.insert(0, {"level": "error", "message": {"text": verdict_line(report)}})
     return {
@@ -102,6 +114,20 @@ def _invocation(report: Report) -> dict[str, Any]:
 def _notification(check: CheckRecord) -> dict[str, Any]:
     text = f"{_name(check.id)}: the check itself failed: {detail(check)}"
     return {"level": "error", "message": {"text": text}}
+
+
+def _worse(told: str) -> dict[str, Any]:
+    return {"level": "error", "message": {"text": f"worse than the baseline: {told}"}}
+
+
+def _suppressed(
+    suppressed: Suppressed, rule: int, hosts: Mapping[int, str], path: str
+) -> dict[str, Any]:
+    why = one_line(clipped(suppressed.reason, LONGEST_FIX))
+    return {
+        **_result(suppressed.finding, rule, hosts, path),
+        "suppressions": [{"kind": "external", "status": "accepted", "justification": why}],
+    }
 
 
 def _result(finding: Finding, rule: int, hosts: Mapping[int, str], path: str) -> dict[str, Any]:

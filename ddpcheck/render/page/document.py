@@ -11,10 +11,12 @@ from markupsafe import Markup
 
 from ddpcheck import __version__
 from ddpcheck.measures.words import counted
+from ddpcheck.render.configuration import configuration_lines
 from ddpcheck.render.page.absent import absent_of
 from ddpcheck.render.page.bandwidth import bandwidth_plot
 from ddpcheck.render.page.cause import cause_of
 from ddpcheck.render.page.checks import SIGNS, checks_of
+from ddpcheck.render.page.compared import compared_of
 from ddpcheck.render.page.differences import differences
 from ddpcheck.render.page.findings import findings_of
 from ddpcheck.render.page.grid import grid_of
@@ -50,6 +52,8 @@ LIMITS = {
     "absent": 80_000,
     "differences": 50_000,
     "checks": 120_000,
+    "compared": 40_000,
+    "settings": 20_000,
     "table": 16_000,
 }
 VERDICT_SIGNS = {"pass": "✓", "warn": "!", "fail": "✗", "incomplete": "■"}
@@ -85,6 +89,8 @@ def document(report: Report, path: str) -> str:
         advice=scaling_advice(training),
         differences=differences(report),
         stages=checks_of(report),
+        compared=compared_of(report),
+        settings=configuration_lines(report),
     )
 
 

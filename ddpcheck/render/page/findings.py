@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 from ddpcheck.errors import CatalogueError
 from ddpcheck.finding import Confidence, Finding
-from ddpcheck.render.gone import GONE
 from ddpcheck.render.words import host_of, where, worst_first
 from ddpcheck.report import Report
 
@@ -96,7 +95,7 @@ def _stacks(report: Report) -> dict[int, str]:
     return {
         record.rank: record.last_seen.stack
         for record in report.ranks
-        if record.outcome in GONE and record.last_seen and record.last_seen.stack
+        if record.outcome.is_gone and record.last_seen and record.last_seen.stack
     }
 
 

@@ -22,7 +22,7 @@ TONES = {
     "lost": "gone",
 }
 SIGNS = {"pass": "✓", "skip": "-", "error": "✗", "warning": "!", "gone": "■"}
-GONE = (RankOutcome.STALLED.value, RankOutcome.LOST.value)
+GONE = tuple(each.value for each in RankOutcome if each.is_gone)
 CALM = ("pass", "skip")
 
 

@@ -4,7 +4,14 @@ import msgspec
 import pytest
 from contexts import context_with
 
-from ddpcheck.checks.collectives.low_bandwidth import ID, Facts, _before, judge, summarize
+from ddpcheck.checks.collectives.low_bandwidth import (
+    ID,
+    Facts,
+    _before,
+    judge,
+    representatives,
+    summarize,
+)
 from ddpcheck.finding import Severity
 from ddpcheck.measures.collective_speed import Speed
 
@@ -104,3 +111,14 @@ def test_summary_has_latency_and_bandwidth() -> None:
         "all_reduce of 1 KiB 40 us (10 us of it not for starting it), "
         "of 4 MiB 0.839 GB/s bus bandwidth"
     )
+
+
+def test_a_report_of_thousands_keeps_the_slowest_ranks() -> None:
+    slow, fast = speed(0.012), speed(0.010)
+    tiny = speed(0.002, kind="broadcast")
+    told = {
+        0: Facts("node0", "gloo", 3, (fast, speed(0.003, kind="broadcast"))),
+        1: Facts("node0", "gloo", 3, (slow, tiny)),
+        2: Facts("node0", "gloo", 3, (fast, tiny)),
+    }
+    assert representatives(told) == {0, 1}
