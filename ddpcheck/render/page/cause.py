@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from ddpcheck.finding import Finding, Severity
 from ddpcheck.measures.words import counted, known_as
+from ddpcheck.render.comparison import worse_sentences
 from ddpcheck.render.gone import Gone, chief_finding, gone_ranks
 from ddpcheck.render.words import detail, host_of, where, worst_first
 from ddpcheck.report import CheckOutcome, CheckRecord, Report, Verdict
@@ -36,7 +37,12 @@ def cause_of(report: Report) -> Cause:
     if gone := gone_ranks(report):
         return _of_gone(gone, report)
     raised = [each for each in report.checks if each.outcome is CheckOutcome.ERROR]
-    return _of_raised(raised) if raised else _of_nothing(report)
+    if raised:
+        return _of_raised(raised)
+    if report.changes and (worse := worse_sentences(report.changes)):
+        title = "No fault was found, but the run is worse than its baseline"
+        return Cause(title, message=worse[0], anchor="baseline", link="What changed")
+    return _of_nothing(report)
 
 
 def _of_finding(first: Finding, report: Report) -> Cause:
