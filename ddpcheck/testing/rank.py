@@ -10,7 +10,8 @@ import faulthandler
 import os
 import sys
 import threading
-from collections.abc import Generator
+import time
+import traceback
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -21,7 +22,9 @@ import torch
 
 from ddpcheck.engine import stacks
 from ddpcheck.engine.group import leave_group
+from ddpcheck.measures.stack_lines import users_place
 from ddpcheck.testing import world
+from ddpcheck.testing.combining import is_expected, is_of_subtest
 from ddpcheck.testing.coverage import coverage_of, measured
 from ddpcheck.testing.errands import (
     OUTPUT,
@@ -33,6 +36,7 @@ from ddpcheck.testing.errands import (
     Setup,
     Stand,
     Unable,
+    sendable,
 )
 from ddpcheck.testing.plugin import RANK
 
@@ -160,7 +164,10 @@ class RankPlugin:
         before = world.marks()
         self._errand, self._is_told = errand, False
         with world.variables_set(errand):
-            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            try:
+                item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            except (KeyboardInterrupt, pytest.exit.Exception) as error:
+                return Unable(f"it raised {_raised(error)}, which ends its pytest")
             leave_group()
         self._errand = self._world = None
         return Done(world.worn(before, world.marks()))
@@ -175,21 +182,21 @@ class RankPlugin:
                 return None
         return self._items[file].get(nodeid)
 
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_setup(self) -> Generator[None]:
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self) -> None:
         """Join the test's group before any fixture is made."""
         self._world = world.join(self.errand)
-        return (yield)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Pass the report on; and once the body is over, wait until it is for all."""
         plain = self._config.hook.pytest_report_to_serializable(config=self._config, report=report)
-        self._connection.send(Phase(plain))
+        self._connection.send(Phase(sendable(plain)))
         over = report.when == "call" or (report.when == "setup" and not report.passed)
-        if over and not self._is_told:
+        if over and not self._is_told and not is_of_subtest(report):
             self._is_told = True
-            self._connection.send(Called(report.outcome))
+            # Whether its author expected that or not, it leaves its peers in the lurch.
+            self._connection.send(Called("failed" if is_expected(report) else report.outcome))
             self._connection.recv()
 
     def world(self) -> world.World:
@@ -215,6 +222,14 @@ def _write_to(file: Path) -> None:
             os.dup2(opened.fileno(), number)
 
 
+def _raised(error: BaseException) -> str:
+    """Return what was raised, and the line of the test that did."""
+    shown = "".join(traceback.format_tb(error.__traceback__))
+    place = users_place(shown)
+    told = f"{type(error).__name__}{f'({error})' if str(error) else ''}"
+    return f"{told} at {Path(place.file).name}:{place.line}" if place else told
+
+
 def _sessions() -> int:
     return int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
 
@@ -231,7 +246,7 @@ def _answer(life: Connection) -> None:
             frame = sys._current_frames().get(main)
             groups = len(torch.distributed.distributed_c10d._world.pg_map)
             stack = _inside_the_test(stacks.stack_of(frame))
-            life.send(Stand(stacks.waiting_call(frame), stack, groups))
+            life.send(Stand(stacks.waiting_call(frame), stack, groups, time.process_time()))
     os._exit(1)
 
 
