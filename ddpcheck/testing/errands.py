@@ -97,13 +97,20 @@ def sendable(value: Any) -> Any:
 
     What a test records as its property, or a hook hangs on its report, may be anything.
     """
+    if is_sendable(value):
+        return value
+    if isinstance(value, dict):
+        table = cast(dict[Any, Any], value)
+        return {str(name): sendable(each) for name, each in table.items()}
+    if isinstance(value, list | tuple):
+        return [sendable(each) for each in cast(list[Any], value)]
+    return repr(value)
+
+
+def is_sendable(value: Any) -> bool:
+    """Return whether the value goes through a pipe."""
     try:
         ForkingPickler.dumps(value)
     except Exception:  # whatever the value's own class raises
-        if isinstance(value, dict):
-            table = cast(dict[Any, Any], value)
-            return {str(name): sendable(each) for name, each in table.items()}
-        if isinstance(value, list | tuple):
-            return [sendable(each) for each in cast(list[Any], value)]
-        return repr(value)
-    return value
+        return False
+    return True

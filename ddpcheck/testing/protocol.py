@@ -56,10 +56,6 @@ def wanted_by(item: pytest.Item) -> Wanted:
         raise pytest.UsageError(
             f"@pytest.mark.ranks(timeout={found.timeout_s:g}): give seconds, more than 0"
         )
-    if inspect.iscoroutinefunction(getattr(item, "function", None)):
-        raise pytest.UsageError(
-            "a test on ranks cannot be a coroutine: run one inside with asyncio"
-        )
     return found
 
 

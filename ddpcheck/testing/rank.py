@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import faulthandler
 import os
+import signal
 import sys
 import threading
 import time
 import traceback
+from collections.abc import Generator
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -36,6 +38,7 @@ from ddpcheck.testing.errands import (
     Setup,
     Stand,
     Unable,
+    is_sendable,
     sendable,
 )
 from ddpcheck.testing.plugin import RANK
@@ -85,13 +88,14 @@ def setup_of(config: pytest.Config) -> Setup:
     early += [word for each in config.option.pythonwarnings or () for word in ("-W", each)]
     return Setup(
         arguments=(*ini, f"--rootdir={config.rootpath}", *plugins, *early, *off),
-        options={**vars(config.option), **NOT_FOR_RANKS},
+        # What cannot be sent is a default, which the rank's pytest finds for itself.
+        options={k: v for k, v in vars(config.option).items() if is_sendable(v)} | NOT_FOR_RANKS,
         coverage=coverage_of(config),
     )
 
 
 def be_rank(connection: Connection, life: Connection, setup: Setup, folder: str) -> None:
-    """Be a rank until nobody asks for more; runs in a process of its own."""
+    """Be a rank until nobody asks for more; runs in a process and process group of its own."""
     place = Path(folder)
     if "--capture=no" not in setup.arguments:
         _write_to(place / OUTPUT)
@@ -107,7 +111,8 @@ def be_rank(connection: Connection, life: Connection, setup: Setup, folder: str)
             connection.send(Unable(f"its pytest ended with exit code {int(code)} at its start"))
     faulthandler.unregister(stacks.ASK)
     sys.stdout.flush()
-    os._exit(0)
+    _end_children()
+    os._exit(int(code))
 
 
 class RankPlugin:
@@ -142,6 +147,15 @@ class RankPlugin:
     def pytest_collection(self) -> bool:
         """Collect nothing yet."""
         return True
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None, Any, Any]:
+        """Leave no test out: the other pytest has selected, of all files, which a rank has not."""
+        found = list(items)
+        result = yield
+        kept = set(map(id, items))
+        items += [item for item in found if id(item) not in kept]
+        return result
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -247,7 +261,13 @@ def _answer(life: Connection) -> None:
             groups = len(torch.distributed.distributed_c10d._world.pg_map)
             stack = _inside_the_test(stacks.stack_of(frame))
             life.send(Stand(stacks.waiting_call(frame), stack, groups, time.process_time()))
-    os._exit(1)
+    os.killpg(0, signal.SIGKILL)  # with what its tests have started
+
+
+def _end_children() -> None:
+    """End what tests have started and left, as multiprocessing would, had it an end of its own."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    os.killpg(0, signal.SIGTERM)
 
 
 def _inside_the_test(stack: str) -> str:
