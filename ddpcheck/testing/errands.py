@@ -100,8 +100,7 @@ def sendable(value: Any) -> Any:
     if is_sendable(value):
         return value
     if isinstance(value, dict):
-        table = cast(dict[Any, Any], value)
-        return {str(name): sendable(each) for name, each in table.items()}
+        return {str(name): sendable(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
         return [sendable(each) for each in cast(list[Any], value)]
     return repr(value)

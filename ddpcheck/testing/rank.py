@@ -86,6 +86,9 @@ def setup_of(config: pytest.Config) -> Setup:
     early = [f"--capture={config.option.capture}", f"--assert={config.option.assertmode}"]
     early += [word for each in config.option.override_ini or () for word in ("-o", each)]
     early += [word for each in config.option.pythonwarnings or () for word in ("-W", each)]
+    # A rank is forked with ddpcheck imported, which must not be an error where warnings are.
+    early += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
+    early += [f"--import-mode={config.option.importmode}"]
     return Setup(
         arguments=(*ini, f"--rootdir={config.rootpath}", *plugins, *early, *off),
         # What cannot be sent is a default, which the rank's pytest finds for itself.
