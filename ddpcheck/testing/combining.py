@@ -76,7 +76,8 @@ class Outcome:
 
 def is_of_subtest(report: pytest.TestReport) -> bool:
     """Return whether it is of a part of the body, which goes on after it."""
-    return hasattr(report, "context")
+    # Its class is none of pytest's public ones; hooks of users hang things on reports of any kind.
+    return type(report) is not pytest.TestReport and hasattr(report, "context")
 
 
 def is_expected(report: pytest.TestReport) -> bool:
