@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
+import os
 import subprocess
 import sys
+import sysconfig
+import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,18 +53,25 @@ class Watching:
         checks that may find something. Fails the test on other findings of the severity ``fail_on``
         or worse, and where a rank did not come through.
         """
-        where = _where(function)
+        where, least = _where(function), _weight(fail_on)
+        # One of its own: a report of an earlier call must not be taken for this one's.
+        folder = Path(tempfile.mkdtemp(prefix="watch-", dir=self.folder))
         watched = ["watch", f"--nproc-per-node={ranks}", f"--steps={steps}", "-m", CALLED, *where]
-        report = _report_of(watched, self.folder)
-        least = Severity(fail_on).weight
+        report = _report_of(watched, folder)
         told = [
             each
             for each in report.findings
             if each.severity.weight >= least and each.id not in allow
         ]
         if told or report.verdict is Verdict.INCOMPLETE:
-            pytest.fail(_shown(report, told, self.folder), pytrace=False)
+            pytest.fail(_shown(report, told, folder), pytrace=False)
         return report
+
+
+def _weight(severity: str) -> int:
+    if severity not in tuple(Severity):
+        raise pytest.UsageError(f"fail_on={severity!r}: choose from {', '.join(Severity)}")
+    return Severity(severity).weight
 
 
 def _shown(report: Report, told: list[Finding], folder: Path) -> str:
@@ -76,8 +88,11 @@ def _at(finding: Finding) -> str:
 
 
 def _where(function: Callable[[], object]) -> tuple[str, str]:
-    """Return the file and the name by which a rank finds the function; raises pytest.UsageError."""
-    code: Any = getattr(function, "__code__", None)
+    """Return the file and the name by which a rank finds the function; raises pytest.UsageError.
+
+    A decorator's wrapper has the name of what it wraps, and stands in a file of its own.
+    """
+    code: Any = getattr(inspect.unwrap(function), "__code__", None)
     name = getattr(function, "__qualname__", "")
     if code is None or not name.isidentifier():
         raise pytest.UsageError(
@@ -88,9 +103,19 @@ def _where(function: Callable[[], object]) -> tuple[str, str]:
 
 def _report_of(words: list[str], folder: Path) -> Report:
     command = [sys.executable, "-m", "ddpcheck", *words[:1], f"--report-dir={folder}", *words[1:]]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    try:
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(own_paths())}
+    ended = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+    with suppress(DdpcheckError):
         return read_report(folder / "latest")
-    except DdpcheckError as error:
-        told = (ended.stderr or ended.stdout).strip()
-        pytest.fail(f"ddpcheck left no report ({error}):\n{told}", pytrace=False)
+    told = (ended.stderr or ended.stdout).strip()
+    pytest.fail(f"'ddpcheck {words[0]}' left no report: {told}", pytrace=False)
+
+
+def own_paths() -> list[str]:
+    """Return where this process finds modules beside Python's own: as pytest's pythonpath says."""
+    pythons = [Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")]
+    return [
+        path or str(Path.cwd())
+        for path in sys.path
+        if not any(Path(path).is_relative_to(own) for own in pythons)
+    ]

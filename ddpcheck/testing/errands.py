@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from multiprocessing.reduction import ForkingPickler
+from typing import Any, cast
 
 # Files in a rank's own folder: what no capture got, and the stacks of its threads.
 OUTPUT, STACK = "output", "stack"
@@ -81,9 +82,34 @@ class Unable(Said):
 class Stand:
     """Where a rank's main thread is: the collective that it waits in, or '', and its stack.
 
-    groups: how many process groups it is in, the one of all ranks among them.
+    groups: how many process groups it is in, the one of all ranks among them. busy_s: of the
+    processor's time, what its process has taken till then.
     """
 
     call: str
     stack: str
     groups: int = 0
+    busy_s: float = field(default=0.0, compare=False)
+
+
+def sendable(value: Any) -> Any:
+    """Return the value, or, of what does not go through a pipe, what it looks like.
+
+    What a test records as its property, or a hook hangs on its report, may be anything.
+    """
+    if is_sendable(value):
+        return value
+    if isinstance(value, dict):
+        return {str(name): sendable(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [sendable(each) for each in cast(list[Any], value)]
+    return repr(value)
+
+
+def is_sendable(value: Any) -> bool:
+    """Return whether the value goes through a pipe."""
+    try:
+        ForkingPickler.dumps(value)
+    except Exception:  # whatever the value's own class raises
+        return False
+    return True

@@ -77,15 +77,19 @@ def ddpcheck_report(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Report:
     """Return the report of a preflight of this machine, which the session runs once."""
+    _not_on_rank(request, "ddpcheck_report")
     from ddpcheck.testing.commands import preflight
 
-    ranks = int(request.config.getini("ranks_preflight"))
-    return preflight(ranks, tmp_path_factory.mktemp("ddpcheck"))
+    ranks = str(request.config.getini("ranks_preflight"))
+    if not ranks.isdecimal():
+        raise pytest.UsageError(f"ranks_preflight = {ranks}: give a number of ranks")
+    return preflight(int(ranks), tmp_path_factory.mktemp("ddpcheck"))
 
 
 @pytest.fixture
-def ddpcheck_watch(tmp_path: Path) -> Callable[..., Report]:
+def ddpcheck_watch(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., Report]:
     """Return what runs a training function on ranks, watched, and fails on what goes wrong."""
+    _not_on_rank(request, "ddpcheck_watch")
     from ddpcheck.testing.commands import Watching
 
     return Watching(tmp_path)
@@ -104,3 +108,8 @@ def _on_rank(request: pytest.FixtureRequest, name: str) -> RankPlugin:
     if RANK not in request.config.stash:
         pytest.fail(f"{name} is for tests on ranks: mark the test with @pytest.mark.ranks(2)")
     return request.config.stash[RANK]
+
+
+def _not_on_rank(request: pytest.FixtureRequest, name: str) -> None:
+    if RANK in request.config.stash:
+        pytest.fail(f"{name} starts ranks of its own: take it without @pytest.mark.ranks")

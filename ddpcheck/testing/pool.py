@@ -19,12 +19,18 @@ from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 from typing import cast
 
+import pytest
+
 from ddpcheck.engine.stacks import ASK, answers
 from ddpcheck.launch.endings import ending
 from ddpcheck.testing.errands import OUTPUT, STACK, Setup, Stand
 
 PRELOAD = "ddpcheck.testing.preload"
 LOOPBACK = "127.0.0.1"
+NO_STORE = (
+    "the process that hosts the ranks' stores has ended: a script that calls pytest.main() must do so "
+    "under if __name__ == '__main__', as ranks import it; else see stderr"
+)
 # Of what faulthandler writes at a crash: what calls the test, and lists of modules.
 NOISE = re.compile(
     r'^Extension modules:|File "[^"]*(/_pytest/|/pluggy/|/multiprocessing/|/ddpcheck/testing/)'
@@ -105,10 +111,16 @@ class Rank:
         """See that it has ended: by itself in this time, or by force."""
         self.process.join(within_s)
         if self.process.is_alive():
-            self.process.kill()
+            self._kill()
             self.process.join()
         self.connection.close()
         self._life.close()
+
+    def _kill(self) -> None:
+        """Kill it, and what its tests have started; before its first line it has no group."""
+        pid = self.process.pid or 0
+        with suppress(OSError):
+            (os.killpg if os.getpgid(pid) == pid else os.kill)(pid, signal.SIGKILL)
 
 
 class Pool:
@@ -141,8 +153,11 @@ class Pool:
 
     def new_store(self) -> int:
         """Return the port of an empty store; the one before is closed."""
-        self._stores.send("a new store")
-        return int(self._stores.recv())
+        try:
+            self._stores.send("a new store")
+            return int(self._stores.recv())
+        except (EOFError, OSError) as error:
+            raise pytest.UsageError(NO_STORE) from error
 
     def new_folder(self) -> Path:
         """Return an empty folder."""
@@ -174,6 +189,8 @@ def _be_rank(connection: Connection, life: Connection, setup: Setup, folder: str
 
     # The terminal's Ctrl-C is for the pytest that asks.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Whoever ends this rank ends what its tests have started with it.
+    os.setpgid(0, 0)
     # What a test starts, loader workers say, starts as it would without ddpcheck.
     multiprocessing.set_start_method(None, force=True)
     be_rank(connection, life, setup, folder)

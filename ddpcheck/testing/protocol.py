@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import operator
 import time
 from collections.abc import Callable
@@ -16,12 +17,10 @@ import pytest
 from ddpcheck.testing.combining import Outcome, combined, refused
 from ddpcheck.testing.errands import Called, Done, Errand, Phase, Unable
 from ddpcheck.testing.pool import Pool, Rank
-from ddpcheck.testing.standing import Standing, stands_now, told
+from ddpcheck.testing.standing import LOOK_S, Standing, stands_now, told
 
 # Once a rank has failed, the others have this long: their peer is gone, which gloo tells at once.
 GRACE_S = 5.0
-# A rank that has ended its body while others wait in a collective: looked at so often.
-LOOK_S = 1.0
 BACKENDS = ("auto", "gloo", "nccl")
 
 
@@ -40,9 +39,9 @@ def wanted_by(item: pytest.Item) -> Wanted:
     marker = item.get_closest_marker("ranks") or pytest.mark.ranks().mark
 
     def ranks(n: int, *, timeout: float = 0, backend: str = "auto", group: bool = True) -> Wanted:
-        usual_s = float(item.config.getini("ranks_timeout"))
-        return Wanted(operator.index(n), timeout or usual_s, backend, group)
+        return Wanted(operator.index(n), float(timeout or usual_s), backend, group)
 
+    usual_s = _usual_s(item.config)
     try:
         found = ranks(*marker.args, **marker.kwargs)
     except (TypeError, ValueError) as error:
@@ -53,11 +52,19 @@ def wanted_by(item: pytest.Item) -> Wanted:
             f"@pytest.mark.ranks({found.ranks!r}, backend={found.backend!r}): give a number of ranks "
             f"from 1, and a backend of {', '.join(BACKENDS)}"
         )
-    if inspect.iscoroutinefunction(getattr(item, "function", None)):
+    if not 0 < found.timeout_s < math.inf:
         raise pytest.UsageError(
-            "a test on ranks cannot be a coroutine: run one inside with asyncio"
+            f"@pytest.mark.ranks(timeout={found.timeout_s:g}): give seconds, more than 0"
         )
     return found
+
+
+def _usual_s(config: pytest.Config) -> float:
+    written = config.getini("ranks_timeout")
+    try:
+        return float(written)
+    except ValueError as error:
+        raise pytest.UsageError(f"ranks_timeout = {written}: give a number of seconds") from error
 
 
 def run_on_ranks(item: pytest.Item, nextitem: pytest.Item | None, pool: Callable[[], Pool]) -> None:
@@ -202,6 +209,7 @@ class Session:
                 rank.let_go()  # its connections close, and ranks that wait for it raise
         elif isinstance(said, Unable):
             self.outcome.unable[number] = said.reason + _quoted(rank.last_words())
+            rank.let_go()
 
     def _gone(self, number: int, rank: Rank) -> None:
         rank.process.join()

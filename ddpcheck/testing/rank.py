@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import faulthandler
 import os
+import signal
 import sys
 import threading
+import time
+import traceback
 from collections.abc import Generator
 from contextlib import suppress
 from multiprocessing.connection import Connection
@@ -21,7 +24,9 @@ import torch
 
 from ddpcheck.engine import stacks
 from ddpcheck.engine.group import leave_group
+from ddpcheck.measures.stack_lines import users_place
 from ddpcheck.testing import world
+from ddpcheck.testing.combining import is_expected, is_of_subtest
 from ddpcheck.testing.coverage import coverage_of, measured
 from ddpcheck.testing.errands import (
     OUTPUT,
@@ -33,6 +38,8 @@ from ddpcheck.testing.errands import (
     Setup,
     Stand,
     Unable,
+    is_sendable,
+    sendable,
 )
 from ddpcheck.testing.plugin import RANK
 
@@ -79,15 +86,19 @@ def setup_of(config: pytest.Config) -> Setup:
     early = [f"--capture={config.option.capture}", f"--assert={config.option.assertmode}"]
     early += [word for each in config.option.override_ini or () for word in ("-o", each)]
     early += [word for each in config.option.pythonwarnings or () for word in ("-W", each)]
+    # A rank is forked with ddpcheck imported, which must not be an error where warnings are.
+    early += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
+    early += [f"--import-mode={config.option.importmode}"]
     return Setup(
         arguments=(*ini, f"--rootdir={config.rootpath}", *plugins, *early, *off),
-        options={**vars(config.option), **NOT_FOR_RANKS},
+        # What cannot be sent is a default, which the rank's pytest finds for itself.
+        options={k: v for k, v in vars(config.option).items() if is_sendable(v)} | NOT_FOR_RANKS,
         coverage=coverage_of(config),
     )
 
 
 def be_rank(connection: Connection, life: Connection, setup: Setup, folder: str) -> None:
-    """Be a rank until nobody asks for more; runs in a process of its own."""
+    """Be a rank until nobody asks for more; runs in a process and process group of its own."""
     place = Path(folder)
     if "--capture=no" not in setup.arguments:
         _write_to(place / OUTPUT)
@@ -103,7 +114,8 @@ def be_rank(connection: Connection, life: Connection, setup: Setup, folder: str)
             connection.send(Unable(f"its pytest ended with exit code {int(code)} at its start"))
     faulthandler.unregister(stacks.ASK)
     sys.stdout.flush()
-    os._exit(0)
+    _end_children()
+    os._exit(int(code))
 
 
 class RankPlugin:
@@ -139,6 +151,15 @@ class RankPlugin:
         """Collect nothing yet."""
         return True
 
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None, Any, Any]:
+        """Leave no test out: the other pytest has selected, of all files, which a rank has not."""
+        found = list(items)
+        result = yield
+        kept = set(map(id, items))
+        items += [item for item in found if id(item) not in kept]
+        return result
+
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Run test after test, as they are asked for."""
@@ -160,7 +181,10 @@ class RankPlugin:
         before = world.marks()
         self._errand, self._is_told = errand, False
         with world.variables_set(errand):
-            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            try:
+                item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            except (KeyboardInterrupt, pytest.exit.Exception) as error:
+                return Unable(f"it raised {_raised(error)}, which ends its pytest")
             leave_group()
         self._errand = self._world = None
         return Done(world.worn(before, world.marks()))
@@ -175,21 +199,21 @@ class RankPlugin:
                 return None
         return self._items[file].get(nodeid)
 
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_setup(self) -> Generator[None]:
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self) -> None:
         """Join the test's group before any fixture is made."""
         self._world = world.join(self.errand)
-        return (yield)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Pass the report on; and once the body is over, wait until it is for all."""
         plain = self._config.hook.pytest_report_to_serializable(config=self._config, report=report)
-        self._connection.send(Phase(plain))
+        self._connection.send(Phase(sendable(plain)))
         over = report.when == "call" or (report.when == "setup" and not report.passed)
-        if over and not self._is_told:
+        if over and not self._is_told and not is_of_subtest(report):
             self._is_told = True
-            self._connection.send(Called(report.outcome))
+            # Whether its author expected that or not, it leaves its peers in the lurch.
+            self._connection.send(Called("failed" if is_expected(report) else report.outcome))
             self._connection.recv()
 
     def world(self) -> world.World:
@@ -215,6 +239,14 @@ def _write_to(file: Path) -> None:
             os.dup2(opened.fileno(), number)
 
 
+def _raised(error: BaseException) -> str:
+    """Return what was raised, and the line of the test that did."""
+    shown = "".join(traceback.format_tb(error.__traceback__))
+    place = users_place(shown)
+    told = f"{type(error).__name__}{f'({error})' if str(error) else ''}"
+    return f"{told} at {Path(place.file).name}:{place.line}" if place else told
+
+
 def _sessions() -> int:
     return int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
 
@@ -231,8 +263,14 @@ def _answer(life: Connection) -> None:
             frame = sys._current_frames().get(main)
             groups = len(torch.distributed.distributed_c10d._world.pg_map)
             stack = _inside_the_test(stacks.stack_of(frame))
-            life.send(Stand(stacks.waiting_call(frame), stack, groups))
-    os._exit(1)
+            life.send(Stand(stacks.waiting_call(frame), stack, groups, time.process_time()))
+    os.killpg(0, signal.SIGKILL)  # with what its tests have started
+
+
+def _end_children() -> None:
+    """End what tests have started and left, as multiprocessing would, had it an end of its own."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    os.killpg(0, signal.SIGTERM)
 
 
 def _inside_the_test(stack: str) -> str:

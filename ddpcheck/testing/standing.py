@@ -15,14 +15,19 @@ from ddpcheck.testing.pool import Rank
 # How long ranks take to write their stacks: milliseconds, on a busy machine more.
 ANSWER_S = 1.0
 POLL_S = 0.02
-# So many looks in a row must find the same stacks, a second or so apart.
+# So many looks in a row must find the same stacks, so long apart.
 LOOKS_COUNT = 4
-# As a stack names them; "backward" is a wait for DDP's own.
+LOOK_S = 1.0
+BACKWARD = "backward"
+# A backward pass either computes, or waits for DDP's collectives, for which all must enter it: four
+# looks at one that waits took 0.01 s of the processor.
+BUSY_S = 0.1
+# As a stack names them.
 ALL_MUST_ENTER = {
     *("all_reduce", "broadcast", "barrier", "reduce", "all_gather", "all_gather_into_tensor"),
     *("all_gather_object", "gather", "gather_object", "scatter", "scatter_object_list"),
     *("broadcast_object_list", "reduce_scatter", "reduce_scatter_tensor", "all_to_all"),
-    *("all_to_all_single", "monitored_barrier", "backward"),
+    *("all_to_all_single", "monitored_barrier", BACKWARD),
 }
 
 
@@ -31,13 +36,18 @@ class Standing:
 
     def __init__(self) -> None:
         self._seen: list[dict[int, Stand]] = []
+        self._looked_at = 0.0
 
     def is_hopeless(self, ended: Mapping[int, object], left: Mapping[int, Rank]) -> bool:
         """Return whether those that are left wait for one that has ended, or in unlike calls.
 
         To be asked now and then: the stacks of several times are compared. Those that wait in one
-        collective, all of them, may be carrying it out.
+        collective, all of them, may be carrying it out. However often it is asked, as when many
+        ranks report at once, it looks no more often than that.
         """
+        if time.monotonic() < self._looked_at + LOOK_S:
+            return False
+        self._looked_at = time.monotonic()
         seen = {number: stand for number, rank in left.items() if (stand := rank.where())}
         for rank in left.values():
             rank.ask_where()
@@ -58,7 +68,13 @@ def never_ends(seen: list[dict[int, Stand]], left: set[int], some_have_ended: bo
     calls = {each.call for each in first.values()}
     if not calls <= ALL_MUST_ENTER or any(each.groups != 1 for each in first.values()):
         return False
+    if any(each.call == BACKWARD and _took(rank, seen) > BUSY_S for rank, each in first.items()):
+        return False
     return some_have_ended or len(calls) > 1
+
+
+def _took(rank: int, seen: list[dict[int, Stand]]) -> float:
+    return seen[-1][rank].busy_s - seen[0][rank].busy_s
 
 
 def stands_now(ranks: Mapping[int, Rank]) -> dict[int, Stand]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
 import torch
 import torch.distributed as dist
 
@@ -71,6 +72,7 @@ def join(errand: Errand) -> World:
     backend = backend_of(errand)
     device = torch.device("cpu")
     if backend == "nccl":
+        _require_gpus(errand.world_size)
         device = torch.device("cuda", errand.rank)
         torch.cuda.set_device(device)
     if errand.group:
@@ -87,6 +89,14 @@ def backend_of(errand: Errand) -> str:
     if errand.backend != "auto":
         return errand.backend
     return "nccl" if torch.cuda.device_count() >= errand.world_size else "gloo"
+
+
+def _require_gpus(count: int) -> None:
+    found = torch.cuda.device_count()
+    if found < count:
+        pytest.fail(
+            f"backend='nccl' takes {count} GPUs, one a rank: here are {found}", pytrace=False
+        )
 
 
 def set_threads(world_size: int, sessions: int) -> None:

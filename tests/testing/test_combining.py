@@ -110,3 +110,49 @@ def test_pdb_is_told_to_be_of_no_use(pdb: bool) -> None:
     seen = outcome(1, {0: report("call", "failed", "assert 0")})
     call = combined(item(pdb=pdb), seen)[1]
     assert any("--pdb" in text for _, text in call.sections) is pdb
+
+
+def expected_failure(told: str = "assert 0") -> pytest.TestReport:
+    failure = report("call", "skipped", told)
+    failure.wasxfail = "known"
+    return failure
+
+
+@pytest.mark.parametrize("others", ["[XPASS(strict)] known", "Failed: Unexpected success", VICTIM])
+def test_an_expected_failure_need_not_be_of_all_ranks(others: str) -> None:
+    calls = {0: report("call", "failed", others), 1: expected_failure(), 2: report("call")}
+    call = of_call(outcome(3, calls))
+    assert (call.outcome, call.longrepr) == ("skipped", "assert 0")
+
+
+def test_a_failure_that_nobody_expected_counts() -> None:
+    calls = {0: expected_failure(), 1: report("call", "failed", "TypeError: no")}
+    assert of_call(outcome(2, calls)).longrepr == "TypeError: no"
+
+
+def test_peers_that_hang_after_an_expected_failure_belong_to_it() -> None:
+    seen = outcome(2, {0: expected_failure()})
+    seen.called[0], seen.hang = "failed", "t does not end:"
+    assert of_call(seen).outcome == "skipped"
+    assert seen.is_poisoned()
+    seen.ended[1] = "SIGSEGV"
+    assert of_call(seen).failed
+
+
+def test_where_all_that_failed_are_victims_who_died_is_named_first() -> None:
+    crash = SimpleNamespace(message=VICTIM)
+    longrepr = SimpleNamespace(reprcrash=crash, addsection=lambda *_: None)
+    seen = outcome(2, {0: report("call", "failed", longrepr)})
+    seen.ended[1] = "SIGKILL"
+    of_call(seen)
+    assert crash.message == f"rank 1 was ended by SIGKILL; [rank 0 of 2] {VICTIM}"
+
+
+def test_a_body_counts_for_nothing_where_one_rank_could_not_begin() -> None:
+    seen = outcome(2, {0: report("call")})
+    seen.take(1, report("setup", "failed", "no disk"))
+    seen.done[1] = ""
+    assert [(each.when, each.outcome) for each in combined(item(), seen)] == [
+        ("setup", "failed"),
+        ("teardown", "passed"),
+    ]

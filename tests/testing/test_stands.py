@@ -1,9 +1,12 @@
 """Who keeps whom waiting in a test that does not end, from where its ranks stand."""
 
+from typing import cast
+
 import pytest
 
 from ddpcheck.testing.errands import Stand
-from ddpcheck.testing.standing import LOOKS_COUNT, never_ends, told
+from ddpcheck.testing.pool import Rank
+from ddpcheck.testing.standing import LOOKS_COUNT, Standing, never_ends, told
 
 STACK = '  File "/home/ada/tests/test_x.py", line {}, in test_x\n    ...'
 
@@ -16,6 +19,11 @@ def looks(*stands: Stand) -> list[dict[int, Stand]]:
     return [dict(enumerate(stands))] * LOOKS_COUNT
 
 
+def busy(call: str, s_per_look: float) -> list[dict[int, Stand]]:
+    taken = [n * s_per_look for n in range(LOOKS_COUNT)]
+    return [{0: Stand(call, "", 1, busy_s)} for busy_s in taken]
+
+
 @pytest.mark.parametrize(
     ("seen", "some_have_ended", "never"),
     [
@@ -24,6 +32,9 @@ def looks(*stands: Stand) -> list[dict[int, Stand]]:
         (looks(stand("all_reduce"), stand("all_reduce")), False, False),  # slow, it may be
         (looks(stand("")), True, False),  # computes
         (looks(stand("all_reduce"), stand("")), True, False),
+        (busy("backward", 0.5), True, False),  # without DDP it is a computation
+        (busy("backward", 0.003), True, True),
+        (busy("barrier", 0.5), True, True),  # as NCCL waits
         (looks(stand("recv")), True, False),  # from one that computes
         (looks(stand("wait")), True, False),
         (looks(stand("all_reduce", groups=2)), True, False),  # of those who are left, perhaps
@@ -38,6 +49,21 @@ def test_when_ranks_can_never_go_on(
 
 def test_others_than_those_that_were_looked_at_are_waited_for() -> None:
     assert not never_ends(looks(stand("all_reduce")), {0, 1}, some_have_ended=True)
+
+
+class Waiting:
+    """A rank that answers at once, and always the same."""
+
+    def ask_where(self) -> None: ...
+
+    def where(self) -> Stand:
+        return stand("all_reduce")
+
+
+def test_many_questions_at_once_are_one_look() -> None:
+    standing = Standing()
+    left = cast(dict[int, Rank], {0: Waiting()})
+    assert not any(standing.is_hopeless({1: "passed"}, left) for _ in range(3 * LOOKS_COUNT))
 
 
 def test_who_has_ended_is_named_before_who_waits() -> None:

@@ -2,35 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-
-SUITES = Path(__file__).parent / "suites"
-SUMMARY = re.compile(r"^(PASSED|FAILED|ERROR|SKIPPED|XFAIL) \S+::(test_\w+)", re.MULTILINE)
-
-
-def run(folder: Path, *words: str) -> str:
-    """Run pytest in the folder; returns what it prints."""
-    command = [sys.executable, "-m", "pytest", "-rA", "-p", "no:cacheprovider", *words]
-    environ = {**os.environ, "COLUMNS": "200"}  # pytest cuts its summary's lines
-    ended = subprocess.run(
-        command, cwd=folder, env=environ, capture_output=True, text=True, check=False
-    )
-    return ended.stdout + ended.stderr
-
-
-def written(folder: Path, name: str, text: str = "") -> Path:
-    """Write a suite in a folder that has no configuration above it but its own."""
-    folder.mkdir(exist_ok=True)
-    (folder / "pytest.ini").write_text("[pytest]\n")
-    content = text or (SUITES / f"{name}.py").read_text()
-    (folder / f"test_{name}.py").write_text(content)
-    return folder
+from own_pytest import SUITES, of, run, summary, written
 
 
 @pytest.fixture(scope="module")
@@ -43,21 +19,6 @@ def passing(tmp_path_factory: pytest.TempPathFactory) -> str:
 def failing(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Return what pytest prints of the suite that fails."""
     return run(written(tmp_path_factory.mktemp("failing"), "failing_on_ranks"))
-
-
-def of(test: str, printed: str) -> str:
-    """Return what is printed of one test that failed."""
-    found = re.search(
-        rf"^_+ (ERROR at setup of )?{test} _+$(.*?)(?=^_{{3,}} |^={{3,}} )",
-        printed,
-        re.MULTILINE | re.DOTALL,
-    )
-    assert found, printed
-    return found[2]
-
-
-def summary(printed: str) -> dict[str, str]:
-    return {test: outcome for outcome, test in SUMMARY.findall(printed)}
 
 
 def test_what_passes_on_all_ranks_passes(passing: str) -> None:
@@ -145,7 +106,7 @@ def test_selection_and_stopping_are_pytests_own(tmp_path: Path) -> None:
     folder = written(tmp_path / "suite", "counting", COUNTING)
     stopped = run(folder, "-x", "--pdb")
     assert "1 failed, 1 passed" in stopped, stopped
-    assert "--pdb cannot enter a test on ranks" in stopped
+    assert "--pdb and breakpoint() cannot enter a test on ranks" in stopped
     chosen = run(folder, "-k", "not 1")
     assert "2 passed, 1 deselected" in chosen, chosen
 
