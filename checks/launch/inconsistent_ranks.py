@@ -11,6 +11,7 @@ What to do
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -29,7 +30,7 @@ SET = "start the ranks with torchrun, or correct the launch script; a port is 1.
 ONCE = "start each RANK of 0..WORLD_SIZE-1 once, on every node; a second job needs its own port"
 
 
-class Facts(msgspec.Struct, frozen=True):
+class Facts(msgspec.Struct, frozen=True, dict=True):
     """Who a process takes itself for: the variables that are set; the GPUs it may choose from."""
 
     seat: int
@@ -43,7 +44,7 @@ class Facts(msgspec.Struct, frozen=True):
         """Return the rank that the process claims, or its seat when it claims none."""
         return int(self.values.get("RANK", self.seat))
 
-    @property
+    @cached_property
     def values(self) -> dict[str, Any]:
         """Return the variables that make sense, numbers as numbers."""
         texts = {n: t.casefold() for n, t in self.variables.items() if n not in LIMITS}

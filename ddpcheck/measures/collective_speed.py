@@ -63,10 +63,10 @@ def slowest(speeds: Mapping[int, Sequence[Speed]]) -> list[Speed]:
     What made it slow may be what another one waited for, so the longest waits for a core count.
     """
     waits: dict[Name, float] = {}
-    for each in (each for own in speeds.values() for each in own):
+    for each in (each for own in speeds.values() for each in own if each.core_waits):
         waits[each.name] = max(each.core_waits, waits.get(each.name, 0.0))
     return [
-        replace(each, core_waits=waits[name])
+        replace(each, core_waits=waits.get(name, 0.0))
         for name, (_, each) in _slowest_by_name(speeds).items()
     ]
 
@@ -80,9 +80,10 @@ def _slowest_by_name(speeds: Mapping[int, Sequence[Speed]]) -> dict[Name, tuple[
     found: dict[Name, tuple[int, Speed]] = {}
     for rank, own in speeds.items():
         for each in own:
-            known = found.get(each.name)
+            name = each.name
+            known = found.get(name)
             if known is None or each.median_s > known[1].median_s:
-                found[each.name] = (rank, each)
+                found[name] = (rank, each)
     return found
 
 

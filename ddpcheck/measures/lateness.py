@@ -133,9 +133,10 @@ def late_by_s(turns: Mapping[int, Turns]) -> dict[int, float]:
     What a turn's last rank made the earliest one wait counts for the last one, and for nobody
     else.
     """
-    late = dict.fromkeys(sorted(turns), 0.0)
-    for turn in range(min((len(own.wait_s) for own in turns.values()), default=0)):
-        waits = {rank: own.wait_s[turn] for rank, own in turns.items()}
-        last = min(waits, key=lambda rank: waits[rank])
-        late[last] += max(waits.values()) - waits[last]
+    ranks = sorted(turns)
+    late = dict.fromkeys(ranks, 0.0)
+    # As rows of plain numbers: there may be thousands of ranks.
+    for waits in zip(*(turns[rank].wait_s for rank in ranks), strict=False):
+        least = min(waits)
+        late[ranks[waits.index(least)]] += max(waits) - least
     return late

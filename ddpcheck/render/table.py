@@ -17,6 +17,10 @@ MOST_SPANS_IN_CELL = 6
 NOTHING = "-"
 
 
+# What a cell says of a stage in which a judge failed: all its ranks are in doubt.
+UNJUDGED = "unjudged"
+
+
 class RankTable(NamedTuple):
     """The table's texts, a list a row."""
 
@@ -36,6 +40,7 @@ class _Seen(NamedTuple):
     """What the cells of all ranks are derived from."""
 
     checks_of: Mapping[str, Sequence[CheckRecord]]
+    usual: Mapping[str, str]
     counts: Mapping[tuple[int, str, Severity], int]
 
     @property
@@ -58,7 +63,9 @@ def rank_table(report: Report) -> RankTable:
 
 def rank_rows(report: Report, apart: Collection[int] = ()) -> list[RankRow]:
     """Return the rows of the table of ranks; those ``apart`` share none with any others."""
-    seen = _Seen(_checks_of(report), _counts(report))
+    checks_of = _checks_of(report)
+    usual = {stage: _usual(checks) for stage, checks in checks_of.items()}
+    seen = _Seen(checks_of, usual, _counts(report))
     records = _with_short_hosts(report.ranks)
     fared = [_Fared(record, _cells(record, seen), record.rank in apart) for record in records]
     groups = _folded(fared, by_host=True)
@@ -118,21 +125,26 @@ def _place_of_last(record: RankRecord, seen: _Seen) -> int:
 
 def _cell(record: RankRecord, stage: str, seen: _Seen) -> str:
     errors = seen.counts.get((record.rank, stage, Severity.ERROR), 0)
-    warnings = seen.counts.get((record.rank, stage, Severity.WARNING), 0)
-    outcomes = {check.outcome for check in seen.checks_of[stage]}
     if errors:
         return counted(errors, "error")
-    if any(record.reason.startswith(f"{check.id} raised") for check in seen.checks_of[stage]):
+    if record.reason and any(
+        record.reason.startswith(f"{check.id} raised") for check in seen.checks_of[stage]
+    ):
         return "raised"
-    if any(_judge_failed(check) for check in seen.checks_of[stage]):
-        return "unjudged"
-    if warnings:
-        return counted(warnings, "warning")
-    return "skip" if outcomes == {CheckOutcome.SKIP} else "ok"
+    usual = seen.usual[stage]
+    warnings = seen.counts.get((record.rank, stage, Severity.WARNING), 0)
+    return counted(warnings, "warning") if warnings and usual != UNJUDGED else usual
+
+
+def _usual(checks: Sequence[CheckRecord]) -> str:
+    """Return what a stage's cell says of a rank that nothing is said of."""
+    if any(_judge_failed(check) for check in checks):
+        return UNJUDGED
+    return "skip" if {check.outcome for check in checks} == {CheckOutcome.SKIP} else "ok"
 
 
 def _judge_failed(check: CheckRecord) -> bool:
-    # A probe that raised is its own ranks' matter; a judge that did leaves all in doubt.
+    # A probe that raised is its own ranks' matter.
     raised_on_ranks = check.reason.startswith("raised on rank")
     return check.outcome is CheckOutcome.ERROR and not raised_on_ranks
 

@@ -29,6 +29,8 @@ def printable(text: str) -> str:
     Host names, messages and stacks come from other machines: none of them may move
     the cursor or hide text.
     """
+    if text.isprintable():  # as nearly all are, and there may be a million
+        return text
     return "".join(
         each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
     )

@@ -11,6 +11,7 @@ ones are shown. Source: "Trace Event Format", the JSON that both read.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import accumulate, groupby
 from math import isfinite
 from pathlib import Path
@@ -162,5 +163,6 @@ def _event(pid: int, row: int, name: str, at_s: float, took_s: float) -> Event:
     }
 
 
+@lru_cache(4096)
 def _name(text: str) -> str:
     return one_line(clipped(text, LONGEST_NAME))
