@@ -58,6 +58,17 @@ class Phase(Said):
 
 
 @dataclass(frozen=True)
+class Warned(Said):
+    """A warning that pytest has recorded: its category by module and name, its text and its place."""
+
+    module: str
+    category: str
+    text: str
+    file: str
+    line: int
+
+
+@dataclass(frozen=True)
 class Called(Said):
     """The test's body has come to its end, or will not run; the rank waits to be let go on."""
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import inspect
 import math
 import operator
+import sys
 import time
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -15,7 +17,7 @@ from typing import Any
 import pytest
 
 from ddpcheck.testing.combining import Outcome, combined, refused
-from ddpcheck.testing.errands import Called, Done, Errand, Phase, Unable
+from ddpcheck.testing.errands import Called, Done, Errand, Phase, Unable, Warned
 from ddpcheck.testing.pool import Pool, Rank
 from ddpcheck.testing.standing import LOOK_S, Standing, stands_now, told
 
@@ -97,6 +99,7 @@ class Session:
     pool: Pool
     outcome: Outcome = field(init=False)
     _let_go: set[int] = field(default_factory=set[int])
+    _warned: set[Warned] = field(default_factory=set[Warned])
 
     def run(self, nextitem: pytest.Item | None) -> Outcome:
         """Return what became of it on each rank."""
@@ -201,6 +204,10 @@ class Session:
             hook = self.item.config.hook
             report = hook.pytest_report_from_serializable(config=self.item.config, data=said.report)
             self.outcome.take(number, report)
+        elif isinstance(said, Warned):
+            if said not in self._warned:  # of all ranks once
+                self._warned.add(said)
+                _warn(said)
         elif isinstance(said, Called):
             self.outcome.called[number] = said.outcome
         elif isinstance(said, Done):
@@ -216,6 +223,15 @@ class Session:
         if number not in self.outcome.unable:
             self.outcome.ended[number] = rank.ended_by()
             self.outcome.last_words[number] = rank.last_words()
+
+
+def _warn(told: Warned) -> None:
+    """Warn as the rank did; pytest records what is warned of while it runs a test."""
+    # By what both have imported alone: what a rank says must not run anything here.
+    found = getattr(sys.modules.get(told.module), told.category, UserWarning)
+    kind = found if isinstance(found, type) and issubclass(found, Warning) else UserWarning
+    with suppress(Warning):  # where they are errors: the rank has passed over this one
+        warnings.warn_explicit(told.text, kind, told.file, told.line, registry={})
 
 
 def _ranks_of(item: pytest.Item) -> int:

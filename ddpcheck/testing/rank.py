@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 import traceback
+import warnings
 from collections.abc import Generator
 from contextlib import suppress
 from multiprocessing.connection import Connection
@@ -38,6 +39,7 @@ from ddpcheck.testing.errands import (
     Setup,
     Stand,
     Unable,
+    Warned,
     is_sendable,
     sendable,
 )
@@ -215,6 +217,14 @@ class RankPlugin:
             # Whether its author expected that or not, it leaves its peers in the lurch.
             self._connection.send(Called("failed" if is_expected(report) else report.outcome))
             self._connection.recv()
+
+    @pytest.hookimpl
+    def pytest_warning_recorded(self, warning_message: warnings.WarningMessage) -> None:
+        """Pass on what a test warned of, which the other pytest shows."""
+        if self._errand is not None:
+            kind, text = warning_message.category, str(warning_message.message)
+            place = warning_message.filename, warning_message.lineno
+            self._connection.send(Warned(kind.__module__, kind.__qualname__, text, *place))
 
     def world(self) -> world.World:
         """Return where the test that runs is."""

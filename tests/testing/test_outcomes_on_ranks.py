@@ -18,7 +18,8 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_outcomes_of_all_ranks(printed: str) -> None:
     found = summary(printed.replace("TestParts::", ""))
     passed = {test for test, outcome in found.items() if outcome == "PASSED"}
-    assert passed == {"test_part_on_one_rank", "test_unsendable_property"}, printed
+    warns = "test_warns"
+    assert passed == {"test_part_on_one_rank", "test_unsendable_property", warns}, printed
     expected = {test for test, outcome in found.items() if outcome == "XFAIL"}
     assert expected == {"test_fails_on_one", "test_known_on_one"}, printed
     assert found["test_no_longer_known"] == "FAILED", printed
@@ -31,6 +32,13 @@ def test_a_subtest_that_fails_on_one_rank_fails_the_test(printed: str) -> None:
 
 def test_a_test_that_ends_its_pytest_is_told_with_its_line(printed: str) -> None:
     assert "rank 1 could not run the test: it raised KeyboardInterrupt at test_outcomes" in printed
+
+
+def test_warnings_of_ranks_are_in_the_summary_once(printed: str) -> None:
+    shown = printed.partition("warnings summary")[2]
+    assert shown.count("UserWarning: the same on both") == 1, printed
+    for rank in range(2):
+        assert shown.count(f"OldSettingWarning: of rank {rank}") == 1, printed
 
 
 @pytest.mark.skipif(torch.cuda.device_count() > 1, reason="there are GPUs")

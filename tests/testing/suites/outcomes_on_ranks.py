@@ -1,6 +1,7 @@
 """Tests whose outcome is not that of each rank: subtests, expected failures, ends of a pytest."""
 
 import unittest
+import warnings
 from typing import Any
 
 import pytest
@@ -57,3 +58,12 @@ def test_unsendable_property(record_property: Any) -> None:
 @pytest.mark.ranks(2, backend="nccl", group=False)
 @pytest.mark.skipif(torch.cuda.device_count() > 1, reason="there are GPUs")
 def test_no_gpus() -> None: ...
+
+
+class OldSettingWarning(UserWarning):
+    """Of the tests' own."""
+
+
+def test_warns() -> None:
+    warnings.warn("the same on both", stacklevel=1)
+    warnings.warn(f"of rank {rank()}", OldSettingWarning, stacklevel=1)
