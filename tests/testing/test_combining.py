@@ -141,7 +141,7 @@ def test_peers_that_hang_after_an_expected_failure_belong_to_it() -> None:
 
 def test_where_all_that_failed_are_victims_who_died_is_named_first() -> None:
     crash = SimpleNamespace(message=VICTIM)
-    longrepr = SimpleNamespace(reprcrash=crash, addsection=lambda *_: None)
+    longrepr = SimpleNamespace(reprcrash=crash, addsection=print)
     seen = outcome(2, {0: report("call", "failed", longrepr)})
     seen.ended[1] = "SIGKILL"
     of_call(seen)

@@ -1,6 +1,6 @@
 """What torch alone says of the faulty scripts that ``tests/watch/scoreboard.py`` watches.
 
-    python tests/benchmarks/torchrun_alone.py [--limit SECONDS] [--workers N] [WORD ...]
+    python tests/watch/torchrun_alone.py [--limit SECONDS] [--workers N] [WORD ...]
 
 Each runs under torchrun, to its end or for ``--limit`` seconds, and is counted by how it ended:
 with exit code 0 (nobody is told of the fault), with an error (what it says may be of a victim), or
@@ -18,10 +18,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-sys.path.insert(0, str(Path(__file__).parent.parent / "watch"))
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
 
 import psutil
 import torch
@@ -44,7 +44,7 @@ def main() -> None:
         if not missing_for(each) and (not options.words or each.stem in options.words)
     ]
     with ThreadPoolExecutor(options.workers) as workers:
-        ends = list(workers.map(lambda file: _ended(file, options.limit), files))
+        ends = list(workers.map(partial(_ended, limit_s=options.limit), files))
     families: dict[str, Counter[str]] = defaultdict(Counter)
     for file, end in zip(files, ends, strict=True):
         families[expected_of(file).finding.partition("/")[0]][end] += 1
