@@ -40,6 +40,8 @@ MUTE_STORE = (
     "the store there accepts connections, and does not answer in time: its process is at a stop, "
     "or this machine has too few cores for what runs on it"
 )
+# What torch says of a connection that did not come about in time.
+LATE = "timed out"
 # How an attempt ends when what has the port is not the store of this job.
 OF_STRANGERS = (Reached.SILENT, Reached.CLOSED, Reached.OTHER)
 
@@ -71,7 +73,7 @@ def meet(who: Identity, timeout_s: float, *, hosts: bool) -> TCPStore:
     until = time.monotonic() + timeout_s
     could_open = not hosts and not who.store_is_hosted and who.is_on_master
     _reach(who, until, timeout_s, could_open)
-    store = join_store(who, min(HANDSHAKE_S, timeout_s))
+    store = first_client(who, until)
     if not who.store_is_hosted and not _wait_for_mark(store, who, until):
         told = "the store there is another job's: no rank of this job opened it"
         raise _cannot_meet(who, told, Reached.OTHER)
@@ -139,10 +141,35 @@ def join_store(who: Identity, timeout_s: float) -> TCPStore:
     thread.start()
     thread.join(timeout_s + RETRY_S)
     if not made:
-        raise _cannot_meet(who, MUTE_STORE if _is_stores(who) else NO_STORE, Reached.SILENT)
+        raise _silence(who)
     if isinstance(made[0], RuntimeError):
-        raise _cannot_meet(who, str(made[0]).splitlines()[0], Reached.CLOSED)
+        told = str(made[0]).splitlines()[0]
+        raise _cannot_meet(who, told, Reached.FILTERED if LATE in told else Reached.CLOSED)
     return made[0]
+
+
+def _silence(who: Identity) -> MeetingError:
+    """Return what it means that a client waits: for a stranger's answer, or still to be connected."""
+    tried = reach(who.master_addr, who.master_port, TRY_S / 2)
+    if not tried.is_open:
+        return _cannot_meet(who, tried.detail, tried.kind)
+    return _cannot_meet(who, MUTE_STORE if _is_stores(who) else NO_STORE, Reached.SILENT)
+
+
+def first_client(who: Identity, until: float) -> TCPStore:
+    """Return a client of the store that listens there; raises MeetingError where none does in time.
+
+    Only a stranger stays silent. A connection that does not come about, or a store of ours that is
+    slow, means a busy machine: there is time until the deadline.
+    """
+    while True:
+        left_s = max(RETRY_S, until - time.monotonic())
+        try:
+            return join_store(who, left_s if who.store_is_hosted else min(HANDSHAKE_S, left_s))
+        except MeetingError as error:
+            is_late = error.kind not in OF_STRANGERS or MUTE_STORE in str(error)
+            if not is_late or time.monotonic() >= until:
+                raise
 
 
 def _is_stores(who: Identity) -> bool:
