@@ -140,19 +140,21 @@ def join_store(who: Identity, timeout_s: float) -> TCPStore:
     thread = threading.Thread(target=_make_client, args=(who, timeout_s, made), daemon=True)
     thread.start()
     thread.join(timeout_s + RETRY_S)
-    if not made:
-        raise _silence(who)
-    if isinstance(made[0], RuntimeError):
-        told = str(made[0]).splitlines()[0]
-        raise _cannot_meet(who, told, Reached.FILTERED if LATE in told else Reached.CLOSED)
-    return made[0]
+    if made and not isinstance(made[0], RuntimeError):
+        return made[0]
+    raise _no_client(who, str(made[0]).splitlines()[0] if made else "")
 
 
-def _silence(who: Identity) -> MeetingError:
-    """Return what it means that a client waits: for a stranger's answer, or still to be connected."""
+def _no_client(who: Identity, told: str) -> MeetingError:
+    """Return why there is no client: what torch told, or nothing, as it still waits for an answer."""
+    if told and LATE not in told:
+        return _cannot_meet(who, told, Reached.CLOSED)
+    # It knows no more than that time was over.
     tried = reach(who.master_addr, who.master_port, TRY_S / 2)
     if not tried.is_open:
         return _cannot_meet(who, tried.detail, tried.kind)
+    if told:
+        return _cannot_meet(who, told, Reached.FILTERED)
     return _cannot_meet(who, MUTE_STORE if _is_stores(who) else NO_STORE, Reached.SILENT)
 
 
