@@ -42,6 +42,21 @@ os.kill(host, signal.SIGKILL)
 """
 
 
+LINGERING_STORE = """
+import os, sys, time
+from ddpcheck.launch.host import ARRIVALS, BEGUN, ENDED, HOSTED, KEYS, LEAVE_S
+from ddpcheck.launch.stores import TCPStore
+port = int(os.environ["MASTER_PORT"])
+store = TCPStore("127.0.0.1", port, is_master=True, wait_for_workers=False)
+store.set(BEGUN, "0")
+store.set(f"{KEYS}/0/{HOSTED}", "here")
+store.add(f"{KEYS}/0/{ARRIVALS}", 2)
+store.set(f"{KEYS}/0/{ENDED}", "")
+print(port, flush=True)
+time.sleep(LEAVE_S)
+"""
+
+
 def meet(folder: Path, address: str, port: int) -> Ended:
     ranks = [by_hand(rank, 2, port) | {"MASTER_ADDR": address} for rank in range(2)]
     return run_by_hand(folder / "reports", ranks, "--deadline", str(DEADLINE_S))
@@ -161,3 +176,18 @@ def test_an_address_that_leads_nowhere_is_told_at_the_deadline(tmp_path: Path) -
     # RFC 5737: reserved for documentation, routed nowhere.
     ended = meet(tmp_path, "192.0.2.1", free_port())
     assert_told(ended, "192.0.2.1")
+
+
+def test_a_run_waits_for_the_store_of_the_one_before_to_go(tmp_path: Path) -> None:
+    port = free_port()
+    ranks = [by_hand(rank, 2, port) for rank in range(2)]
+    with subprocess.Popen(
+        [sys.executable, "-c", LINGERING_STORE],
+        env={**clean_environment(), **ranks[0]},
+        stdout=subprocess.PIPE,
+    ) as before:
+        assert before.stdout is not None
+        assert int(before.stdout.readline()) == port
+        ended = run_by_hand(tmp_path / "reports", ranks, "--select", "launch")
+    assert ended.exit_codes == (0, 0), ended.stdout + ended.stderr
+    assert ended.report.run.world_size == 2

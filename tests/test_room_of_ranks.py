@@ -112,6 +112,7 @@ def twins(folder: Path, sizes: tuple[str, str]) -> dict[str, tuple[int, ...]]:
     return {each.id: each.ranks for each in ended.report.findings if each.severity != "info"}
 
 
+@pytest.mark.thorough
 def test_hosts_of_one_name_have_each_their_shared_memory(tmp_path: Path) -> None:
     # Two ranks take up to 40 MiB; the four would take more than either host has.
     assert twins(tmp_path, ("60m", "60m")) == {}

@@ -68,8 +68,7 @@ def probe(ctx: Context) -> Facts:
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:
     """Return one finding a cause: unset, malformed, contradictory, double or absent values."""
     came = [facts[seat] for seat in sorted(facts)]
-    # Two agents of torchrun may share a host, or the name of one: GROUP_RANK tells them apart.
-    places = _grouped(((p.host, p.values.get("GROUP_RANK")), p) for p in came)
+    places = _grouped(((p.host, p.values.get("GROUP_RANK")), p) for p in came)  # agents share hosts
     local = (found for who in places.values() for found in _wrong_local(who))
     return [*_unfit(came), *_differing(came), *(list(_wrong_ranks(came)) or local)]
 

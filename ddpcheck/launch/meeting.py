@@ -71,13 +71,41 @@ def meet(who: Identity, timeout_s: float, *, hosts: bool) -> TCPStore:
     listener that is no store.
     """
     until = time.monotonic() + timeout_s
-    could_open = not hosts and not who.store_is_hosted and who.is_on_master
-    _reach(who, until, timeout_s, could_open)
-    store = first_client(who, until)
-    if not who.store_is_hosted and not _wait_for_mark(store, who, until):
-        told = "the store there is another job's: no rank of this job opened it"
-        raise _cannot_meet(who, told, Reached.OTHER)
-    return store
+    while True:
+        hosts = _reach(who, until, timeout_s, hosts=hosts)
+        store = _client_unless_gone(who, until)
+        if store and (hosts or who.store_is_hosted or _goes_on(store, who, until)):
+            return store
+        if time.monotonic() >= until:
+            told = f"the store there is that of a run that has ended, for {timeout_s:.0f} s"
+            raise _cannot_meet(who, told, Reached.OTHER)
+        time.sleep(RETRY_S)
+
+
+def _client_unless_gone(who: Identity, until: float) -> TCPStore | None:
+    """Return a client of the store, or None where it has gone since something listened there."""
+    try:
+        return first_client(who, until)
+    except MeetingError as error:
+        is_closed = error.kind is Reached.CLOSED
+        if is_closed and not reach(who.master_addr, who.master_port, TRY_S / 2).is_open:
+            return None
+        raise
+
+
+def _goes_on(store: TCPStore, who: Identity, until: float) -> bool:
+    """Return whether the store is that of a run to take part in; raises MeetingError for a stranger's.
+
+    The store of a run that has ended stays until all have left it: a second run on the same port may
+    begin by then, and has to wait for that, and to open its own.
+    """
+    try:
+        if not _wait_for_mark(store, who, until):
+            told = "the store there is another job's: no rank of this job opened it"
+            raise _cannot_meet(who, told, Reached.OTHER)
+        return not _is_over(PrefixStore(key_prefix(who), store), who.world_size)
+    except RuntimeError:  # it has gone meanwhile
+        return False
 
 
 def in_own_run(store: Store, who: Identity) -> Identity:
@@ -206,11 +234,13 @@ def _ancestors() -> set[int | None]:
     return set()
 
 
-def _reach(who: Identity, until: float, timeout_s: float, could_open: bool) -> None:
-    """Return once something listens there; raises MeetingError when nothing does in time.
+def _reach(who: Identity, until: float, timeout_s: float, *, hosts: bool) -> bool:
+    """Return, once something listens there, whether this process hosts it.
 
-    ``could_open`` is whether this process would have opened the port, had nobody held it.
+    Whoever could not open the port, and may, tries again when nobody listens there any more. Raises
+    MeetingError when nothing does in time.
     """
+    could_open = not hosts and not who.store_is_hosted and who.is_on_master
     began = time.monotonic()
     last: Reach | None = None
     pauses = pauses_s(who.rank)
@@ -219,12 +249,14 @@ def _reach(who: Identity, until: float, timeout_s: float, could_open: bool) -> N
         left_s = max(TRY_S / 2, until - time.monotonic())
         tried = reach(who.master_addr, who.master_port, min(left_s, TRY_S))
         if tried.is_open:
-            return
+            return hosts
         now = time.monotonic()
         unknown = tried.kind is Reached.UNRESOLVED and now - began > NAME_S
         # A firewall that says no says it only so often a second, and between is silent.
         last = last if tried.kind is Reached.FILTERED and last else tried
         refused = could_open and tried.kind is Reached.REFUSED
+        if refused and who.may_host_store and host_beside(who, timeout_s):
+            return True
         if (
             refused
             and now > min(until, began + HELD_S)

@@ -71,6 +71,7 @@ def test_a_batch_script_is_no_task_and_its_variables_name_no_rank(
     assert_healthy(ended, "ddpcheck")
 
 
+@pytest.mark.thorough
 def test_one_torchrun_a_node_numbers_the_ranks(cluster: Cluster, tmp_path: Path) -> None:
     reports = tmp_path / "reports"
     srun = ("srun", "--nodes=2", "--ntasks-per-node=1")
@@ -78,6 +79,7 @@ def test_one_torchrun_a_node_numbers_the_ranks(cluster: Cluster, tmp_path: Path)
     assert_healthy(ended, "torchrun")
 
 
+@pytest.mark.thorough
 def test_two_torchruns_on_a_node_are_told(cluster: Cluster, tmp_path: Path) -> None:
     reports = tmp_path / "reports"
     srun = ("srun", "--nodes=1", "--ntasks=2")

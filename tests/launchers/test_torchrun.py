@@ -45,6 +45,7 @@ def test_two_commands_of_one_job_each_have_their_verdict(tmp_path: Path) -> None
     assert [read_report(each / "latest").run.world_size for each in folders] == [2, 2]
 
 
+@pytest.mark.thorough
 def test_hosts_that_share_no_files_train(tmp_path: Path) -> None:
     reports = tmp_path / "reports"
     with made_hosts(2) as hosts:

@@ -105,6 +105,7 @@ def test_a_stop_says_how_to_go_on_and_that_is_how(tmp_path: Path, uninterrupted:
     assert curve(tmp_path) == uninterrupted
 
 
+@pytest.mark.thorough
 def test_a_stop_reaches_ranks_of_several_nodes(tmp_path: Path) -> None:
     write_sample(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as listener:

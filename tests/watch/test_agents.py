@@ -107,6 +107,7 @@ def test_a_stopped_agent_that_goes_on_is_not_silent(tmp_path: Path) -> None:
     assert report.findings == []
 
 
+@pytest.mark.thorough
 def test_ranks_that_are_started_again_after_a_failure_are_no_matter_of_agents(
     tmp_path: Path,
 ) -> None:
@@ -121,6 +122,7 @@ def test_ranks_that_are_started_again_after_a_failure_are_no_matter_of_agents(
     assert second.run.world_size == 2
 
 
+@pytest.mark.thorough
 def test_an_agent_that_leaves_leaves_nobody_silent(tmp_path: Path) -> None:
     with elastic_job(tmp_path, SCRIPT) as job:
         job.wait_for(TRAINS, 2)
