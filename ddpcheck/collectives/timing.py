@@ -37,8 +37,9 @@ class Pace(NamedTuple):
 def timed_s(kind: Kind, call: Call, pace: Pace, agreed: Agreement) -> list[float]:
     """Return the seconds of each go, back to back, as this rank saw them.
 
-    All ranks of the group make as many goes as its first one has time for. On a GPU the times are the GPU's own: from one
-    event on the stream to the next, which is how nccl-tests counts, go by go.
+    All ranks of the group make as many goes as its first one has time for. On a GPU the times are
+    the GPU's own: from one event on the stream to the next, which is how nccl-tests counts, go by
+    go.
     """
     warm_s = _on_host_s(kind, call, WARM_UPS)
     own = min(max(int(pace.budget_s / warm_s[-1]), pace.least), pace.most)

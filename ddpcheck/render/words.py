@@ -126,10 +126,15 @@ def worse_than_before(report: Report) -> str:
     return f"{number} worse than the baseline" if number else ""
 
 
+def doubt(finding: Finding, lead: str = "") -> str:
+    """Return how sure a finding is, after ``lead``; '' where it is as sure as can be."""
+    sure = finding.confidence is Confidence.HIGH
+    return "" if sure else f"{lead}{finding.confidence.value} confidence"
+
+
 def statement(finding: Finding, hosts: Mapping[int, str]) -> str:
     """Return what a finding says, in a few lines: who, what, how sure, and what to do."""
-    sure = finding.confidence is Confidence.HIGH
-    confidence = "" if sure else f", {finding.confidence.value} confidence"
+    confidence = doubt(finding, ", ")
     lines = [
         f"{where(finding.ranks, hosts)}{confidence}: {one_line(clipped(finding.title, LONGEST_TEXT))}",
         several_lines(finding.message),

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from ddpcheck.finding import Confidence, Finding
+from ddpcheck.finding import Finding
 from ddpcheck.measures.words import counted
 from ddpcheck.render.comparison import change_lines
 from ddpcheck.render.configuration import configuration_lines
@@ -13,6 +13,7 @@ from ddpcheck.render.training import training_lines
 from ddpcheck.render.words import (
     clipped,
     detail,
+    doubt,
     headline,
     host_of,
     one_line,
@@ -74,9 +75,7 @@ def _findings(report: Report) -> list[str]:
 
 
 def _finding(finding: Finding, hosts: Mapping[int, str]) -> str:
-    sure = finding.confidence is Confidence.HIGH
-    confidence = "" if sure else f", {finding.confidence.value} confidence"
-    who = _text(where(finding.ranks, hosts) + confidence)
+    who = _text(where(finding.ranks, hosts) + doubt(finding, ", "))
     lines = [f"- **{finding.severity.value}** {_code(finding.id)}, {who}: {_text(finding.title)}"]
     lines.append(_line(finding.message))
     if finding.location:

@@ -3,7 +3,7 @@
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from ddpcheck.finding import Confidence, Finding
+from ddpcheck.finding import Finding
 from ddpcheck.measures.words import counted, known_as
 from ddpcheck.render.comparison import change_lines
 from ddpcheck.render.configuration import configuration_lines
@@ -16,6 +16,7 @@ from ddpcheck.render.words import (
     LONGEST_NAME,
     LONGEST_TEXT,
     clipped,
+    doubt,
     headline,
     host_of,
     one_line,
@@ -81,8 +82,7 @@ def _findings(report: Report) -> Iterator[list[str]]:
 
 
 def _finding(finding: Finding, hosts: Mapping[int, str]) -> Iterator[str]:
-    sure = finding.confidence is Confidence.HIGH
-    confidence = "" if sure else f", {finding.confidence.value} confidence"
+    confidence = doubt(finding, ", ")
     lead = f"{finding.severity.value:<7}  {clipped(_ascii(_short(finding.id)), WIDEST_ID)}   "
     yield from _wrapped(where(finding.ranks, hosts) + confidence, lead, INDENT)
     yield from _wrapped(_short(finding.title), INDENT, INDENT)

@@ -7,8 +7,8 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from ddpcheck.errors import CatalogueError
-from ddpcheck.finding import Confidence, Finding
-from ddpcheck.render.words import host_of, where, worst_first
+from ddpcheck.finding import Finding
+from ddpcheck.render.words import doubt, host_of, where, worst_first
 from ddpcheck.report import Report
 
 SIGNS = {"error": "✗", "warning": "!", "info": "i"}
@@ -66,13 +66,12 @@ def _shown(
     number: int, finding: Finding, hosts: Mapping[int, str], stacks: Mapping[int, str], manual: str
 ) -> Shown:
     evidence = list(_evidence(finding.evidence))
-    sure = finding.confidence is Confidence.HIGH
     return Shown(
         anchor=f"finding-{number}",
         finding=finding,
         sign=SIGNS[finding.severity.value],
         who=where(finding.ranks, hosts),
-        confidence="" if sure else f"{finding.confidence.value} confidence",
+        confidence=doubt(finding),
         location=str(finding.location) if finding.location else "",
         evidence=evidence[:MOST_EVIDENCE],
         left=max(0, len(evidence) - MOST_EVIDENCE),
