@@ -6,15 +6,14 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from ddpcheck.errors import ExitCode
 from ddpcheck.target.minigpt import count_predictions
-from ddpcheck.train.late import OneCallLate
 from ddpcheck.train.manifest import Past
 from ddpcheck.train.progress import Progress
 from ddpcheck.train.speed import UNTIMED_STEPS, Stopwatch
+from ddpcheck.train.stop_vote import StopVote, steps_between
 from ddpcheck.train.together import EveryRankError
 from ddpcheck.train.trainer import Trainer
 
@@ -49,11 +48,11 @@ def train(
     All ranks stop after the same step, once it is saved. Raises EveryRankError when the loss is no
     number any more; what was saved before stays.
     """
-    curve: list[tuple[int, Tensor]] = []
+    losses: list[tuple[int, Tensor]] = []
     watch = Stopwatch(trainer.device, total_s=past.timed_s)
     untimed = past.step + min(UNTIMED_STEPS, (trainer.steps - past.step) // 2)
     tokens = untimed_tokens = 0
-    stops = OneCallLate()
+    vote = StopVote(trainer.everyone, trainer.device, steps_between(trainer.device))
     now = past
     for step in range(past.step + 1, trainer.steps + 1):
         if step == untimed + 1:
@@ -62,19 +61,19 @@ def train(
         _, batch = next(batches)
         part = trainer.step(step, batch)
         tokens += count_predictions(batch) * trainer.parallel.data.size
-        # Asked along with the loss: one sum, not two.
-        asked = part.new_full((), float(alongside.asked_to_stop()))
-        loss, asking = trainer.everyone.sum(torch.stack((part, asked)))
-        stopping = stops.exchange(asking) > 0
-        if is_point(step, trainer.steps):
-            curve.append((step, loss))
+        stopping = vote.is_to_stop(step, asked=alongside.asked_to_stop())
+        saving = stopping or is_saved(step, trainer.steps, alongside.save_every)
+        if saving or is_point(step, trainer.steps):
+            loss = trainer.everyone.sum(part)
+            losses.append((step, loss))
             if alongside.progress is not None:
                 alongside.progress.show(step, tokens, loss.item)
-        if stopping or is_saved(step, trainer.steps, alongside.save_every):
+        if saving:
             # Writing is not training: it would make the speed depend on the disk.
             with watch.paused():
                 require_finite(step, loss)
                 timed = tokens - untimed_tokens if step > untimed else 0
+                curve = [each for each in losses if is_point(each[0], trainer.steps)]
                 now = _after(past, step, curve, timed, watch.total_s)
                 alongside.save(now)
         if stopping:

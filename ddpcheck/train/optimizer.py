@@ -22,7 +22,14 @@ ADAMW: dict[str, Any] = {"lr": PEAK_LEARNING_RATE, "betas": BETAS, "eps": EPSILO
 
 def adamw(model: nn.Module) -> torch.optim.AdamW:
     """Return AdamW over what the model holds now: shards must have been made before."""
-    return torch.optim.AdamW(parameter_groups(model), **ADAMW)
+    # None: torch's own choice, a dozen kernels a group. A small model waits for their launches.
+    fused = _fits_one_kernel(model) or None
+    return torch.optim.AdamW(parameter_groups(model), fused=fused, **ADAMW)
+
+
+def _fits_one_kernel(model: nn.Module) -> bool:
+    # It takes no mixture of plain and distributed tensors, which tp has.
+    return all(type(each) is nn.Parameter and each.is_cuda for each in model.parameters())
 
 
 def parameter_groups(model: nn.Module) -> list[dict[str, Any]]:

@@ -6,21 +6,23 @@
     done > nccl-tests.txt
     python tests/benchmarks/beside_nccl_tests.py reports/latest nccl-tests.txt
 
-Times are microseconds, nccl-tests' average on the left. On the right, large ones go back to back,
-all started before the first begins, as there; of 1 KiB it is the median go of the slowest rank, which
-starts each from Python, and "wire" is without that (see ddpcheck/collectives/timing.py).
+Of several turns, REPORT TEXT REPORT TEXT ..., each side's median is shown. Times are microseconds,
+nccl-tests' average on the left. On the right, large ones go back to back, all started before the
+first begins, as there; of 1 KiB it is the median go of the slowest rank, which starts each from
+Python, and "wire" is without that (see ddpcheck/collectives/timing.py).
 """
 
 from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from statistics import median
 
 import msgspec
 
-from ddpcheck.measures.collective_speed import Speed, gbps, slowest
+from ddpcheck.measures.collective_speed import Name, Speed, gbps, slowest
 from ddpcheck.report import Report, facts_in, read_report
 
 CHECK = "collectives/low-bandwidth"
@@ -41,19 +43,27 @@ ON_ITSELF = ("all_reduce", "broadcast")
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("report")
-    parser.add_argument("nccl_tests", type=Path)
-    options = parser.parse_args()
-    report = read_report(Path(options.report))
+    parser.add_argument("turns", nargs="+", metavar="REPORT TEXT")
+    files = parser.parse_args().turns
+    report = read_report(Path(files[0]))
     print(_machine(report))
+    if len(files) > 2:
+        print(f"medians of {len(files) // 2} turns")
     print(
         f"{'collective':24} {'memory':10} {'bytes':>10}   nccl-tests GB/s   ddpcheck GB/s     wire"
     )
-    facts = facts_in(options.report)[CHECK].items()
+    own = [_measured(folder) for folder in files[::2]]
+    theirs = [dict(_lines(Path(text).read_text())) for text in files[1::2]]
+    for name in theirs[0]:
+        if name in own[0]:
+            turns = [(known[name], text[name]) for known, text in zip(own, theirs, strict=True)]
+            print(_line(turns, report.run.world_size))
+
+
+def _measured(folder: str) -> dict[Name, Speed]:
+    facts = facts_in(folder)[CHECK].items()
     speeds = slowest({rank: msgspec.convert(own["speeds"], list[Speed]) for rank, own in facts})
-    known = {speed.name: speed for speed in speeds}
-    for line in _lines(options.nccl_tests.read_text(), known, report.run.world_size):
-        print(line)
+    return {speed.name: speed for speed in speeds}
 
 
 def _machine(report: Report) -> str:
@@ -66,7 +76,8 @@ def _devices(report: Report) -> str:
     return ", ".join(dict.fromkeys(rank.device.partition(":")[0] for rank in report.ranks))
 
 
-def _lines(text: str, known: dict[tuple[str, str, int], Speed], world_size: int) -> Iterator[str]:
+def _lines(text: str) -> Iterator[tuple[Name, tuple[float, float]]]:
+    """Yield what nccl-tests printed: the name, and its time in us and bus bandwidth in GB/s."""
     kind = ""
     for line in text.splitlines():
         words = line.split()
@@ -74,19 +85,21 @@ def _lines(text: str, known: dict[tuple[str, str, int], Speed], world_size: int)
             kind = NAMES[words[1]]
         elif re.match(r" +\d", line):
             for memory, columns in COLUMNS.items():
-                own = known.get((kind, memory, int(words[0])))
                 time, bus = COLUMNS["in place"] if kind in ON_ITSELF else columns
-                if own is not None:
-                    yield _line(own, float(words[time]), float(words[bus]), world_size)
+                yield (kind, memory, int(words[0])), (float(words[time]), float(words[bus]))
 
 
-def _line(own: Speed, time_us: float, bus: float, world_size: int) -> str:
-    reached = gbps(own, world_size)
+def _line(turns: Sequence[tuple[Speed, tuple[float, float]]], world_size: int) -> str:
+    own = turns[0][0]
+    time_us, bus = (median(theirs[column] for _, theirs in turns) for column in (0, 1))
+    steady_s = median(speed.steady_s for speed, _ in turns)
+    reached = median(gbps(speed, world_size) for speed, _ in turns)
     is_small = own.wire_s is not None and own.steady_s != own.wire_s
-    last = f"{1e6 * (own.wire_s or 0):8.1f}" if is_small else f"{reached / bus - 1:+8.1%}"
+    wire_us = median(1e6 * (speed.wire_s or 0) for speed, _ in turns)
+    last = f"{wire_us:8.1f}" if is_small else f"{reached / bus - 1:+8.1%}"
     return (
         f"{own.kind:24} {own.memory:10} {own.size_bytes:>10}   {time_us:>8.1f} {bus:>6.1f}   "
-        f"{1e6 * own.steady_s:>8.1f} {reached:>6.1f} {last}"
+        f"{1e6 * steady_s:>8.1f} {reached:>6.1f} {last}"
     )
 
 
