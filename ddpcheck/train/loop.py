@@ -67,7 +67,7 @@ def train(
             loss = trainer.everyone.sum(part)
             losses.append((step, loss))
             if alongside.progress is not None:
-                alongside.progress.show(step, tokens, loss.item)
+                alongside.progress.show(step, tokens, loss)
         if saving:
             # Writing is not training: it would make the speed depend on the disk.
             with watch.paused():

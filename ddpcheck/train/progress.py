@@ -3,18 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TextIO
+
+from torch import Tensor
+
+from ddpcheck.train.late import Late
 
 BAR_WIDTH = 24
 LOG_LINES = 10
-# A terminal shows no more; each line costs a wait for the device.
+# A terminal shows no more.
 REDRAW_S = 0.2
 THOUSAND = 1e3
 MILLION = 1e6
 
 
+@dataclass(frozen=True)
+class Shown:
+    """What is shown of a step: ``tokens`` are those since the start, of all ranks."""
+
+    step: int
+    tokens: int
+    elapsed_s: float
+    loss: Late
+
+
 class Progress:
-    """Writes how far the run is; ``loss`` is called only for a line that is shown."""
+    """Writes how far the run is.
+
+    A line whose loss the device has yet to compute comes with the next call, unless it is the last.
+    """
 
     def __init__(
         self, steps: int, stream: TextIO, clock: Callable[[], float], done: int = 0
@@ -24,22 +42,31 @@ class Progress:
         self._stream = stream
         self._clock = clock
         self._started_s = clock()
-        self._shown_s = float("-inf")
-        self._shown_step = done
+        self._due_s = float("-inf")
+        self._due_step = done
+        self._next: Shown | None = None
         self._on_terminal = stream.isatty()
 
-    def show(self, step: int, tokens: int, loss: Callable[[], float]) -> None:
+    def show(self, step: int, tokens: int, loss: Tensor) -> None:
         """Show that ``step`` steps are done, with ``tokens`` tokens of all ranks since the start."""
+        if self._next is not None:
+            self._write(self._next)
+            self._next = None
         if not self._is_due(step):
             return
-        value = loss()
-        now_s = self._clock()
-        self._shown_s, self._shown_step = now_s, step
-        elapsed_s = now_s - self._started_s
-        left_s = elapsed_s / (step - self._done_before) * (self._steps - step)
-        rate = tokens / elapsed_s if elapsed_s > 0 else 0.0
-        line = progress_line(step, self._steps, value, rate, left_s)
-        last = step == self._steps
+        self._due_s, self._due_step = self._clock(), step
+        shown = Shown(step, tokens, self._due_s - self._started_s, Late(loss))
+        if shown.loss.is_there or step == self._steps:
+            self._write(shown)
+        else:
+            self._next = shown
+
+    def _write(self, shown: Shown) -> None:
+        done = shown.step - self._done_before
+        left_s = shown.elapsed_s / done * (self._steps - shown.step)
+        rate = shown.tokens / shown.elapsed_s if shown.elapsed_s > 0 else 0.0
+        line = progress_line(shown.step, self._steps, shown.loss.read(), rate, left_s)
+        last = shown.step == self._steps
         if self._on_terminal:
             self._stream.write(f"\r{line}\x1b[K" + ("\n" if last else ""))
         else:
@@ -50,8 +77,8 @@ class Progress:
         if step in (self._done_before + 1, self._steps):
             return True
         if self._on_terminal:
-            return self._clock() - self._shown_s >= REDRAW_S
-        return step * LOG_LINES // self._steps > self._shown_step * LOG_LINES // self._steps
+            return self._clock() - self._due_s >= REDRAW_S
+        return step * LOG_LINES // self._steps > self._due_step * LOG_LINES // self._steps
 
 
 def progress_line(step: int, steps: int, loss: float, tokens_per_s: float, left_s: float) -> str:

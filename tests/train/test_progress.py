@@ -1,6 +1,10 @@
 import io
 from collections.abc import Callable
 
+import pytest
+import torch
+
+from ddpcheck.train.late import Late
 from ddpcheck.train.progress import Progress, progress_line, short_count
 
 
@@ -23,7 +27,7 @@ def ticking(tick_s: float) -> Callable[[], float]:
 def run(stream: io.StringIO, steps: int, tick_s: float = 1.0, done: int = 0) -> str:
     progress = Progress(steps, stream, ticking(tick_s), done)
     for step in range(done + 1, steps + 1):
-        progress.show(step, (step - done) * 100, lambda: 2.5)
+        progress.show(step, (step - done) * 100, torch.tensor(2.5))
     return stream.getvalue()
 
 
@@ -53,6 +57,20 @@ def test_a_terminal_has_one_line_that_is_ended_once() -> None:
 
 def test_a_terminal_is_not_redrawn_faster_than_anyone_reads() -> None:
     assert run(Terminal(), 100, tick_s=0.01).count("\r") < 20
+
+
+def test_a_line_whose_loss_is_not_there_yet_waits_for_the_next_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Late, "is_there", False)
+    log = io.StringIO()
+    progress = Progress(2, log, ticking(1.0))
+    progress.show(1, 100, torch.tensor(2.5))
+    assert not log.getvalue()
+    progress.show(2, 200, torch.tensor(1.5))
+    first, last = log.getvalue().splitlines()
+    assert "1/2  loss 2.500" in first
+    assert "2/2  loss 1.500" in last
 
 
 def test_counts_are_short() -> None:
