@@ -22,6 +22,7 @@ MARK = (
     "ranks(n, *, timeout=ranks_timeout, backend='auto', group=True): run the test's body and its "
     "fixtures on n real ranks, in a process group unless group=False"
 )
+SET_UP_THERE = "the fixtures of a test on ranks are made there, with the test"
 POOL: pytest.StashKey[Pool] = pytest.StashKey()
 # Of a rank's own pytest, which the plug-in's other half runs.
 RANK: pytest.StashKey[RankPlugin] = pytest.StashKey()
@@ -42,6 +43,11 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
     """Run a marked test on ranks, which run its fixtures, too; leave others to pytest."""
     if RANK in item.config.stash or item.get_closest_marker("ranks") is None:
+        return None
+    if item.config.getoption("setupplan", default=False):
+        return None  # pytest names the fixtures, and makes none
+    if item.config.getoption("setuponly", default=False):
+        item.add_marker(pytest.mark.skip(reason=f"{SET_UP_THERE}: --setup-plan names them"))
         return None
     from ddpcheck.testing.protocol import run_on_ranks
 
