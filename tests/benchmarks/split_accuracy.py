@@ -1,0 +1,233 @@
+"""How well ``performance/exposed-communication`` knows what torch.profiler sees, on two gloo ranks.
+
+    python tests/benchmarks/split_accuracy.py [--turns 5] [--steps 10] [--case N ...]
+
+In each turn both measure steps of the same kind, of the same model on the same batches:
+
+split: what ``ddpcheck run`` measures. Exposed communication is what a backward pass takes longer with
+    synchronization than without, as a share of a typical step with it (ddpcheck/target/step_split.py).
+trace: what a trace of torch.profiler shows. Exposed communication is the time in which an all-reduce of
+    gloo is under way on one of its threads (``gloo:all_reduce``) and the main thread, which on a CPU runs
+    autograd, too, is in no operator and in no node of autograd: it waits. The share is the median of the
+    steps. Steps that are traced are longer by what writing the trace takes.
+slowed: what the operators and nodes of a backward pass themselves take longer in traced steps with
+    synchronization than in traced ones without, which take turns, as a share of a step: all-reduces of
+    gloo are carried out by threads that take cores and memory from compute. The split has it, since a
+    step is longer by it, and what the trace shows as waiting has not.
+busy: the share of a traced step in which an all-reduce is under way at all.
+
+A model is tried whose gradients fit one bucket (the built-in target), and a larger one in several
+buckets, of which all but the last may overlap, with small and with larger batches.
+
+Prints these of rank 0 for each turn, the difference of split and trace in points (hundredths of a step),
+and the medians; ends with 1 where the median difference is above the limit. ``ddpcheck watch`` measures no
+such share.
+"""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import tempfile
+from collections.abc import Iterator
+from contextlib import nullcontext
+from itertools import cycle
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch import multiprocessing
+from torch.nn.parallel import DistributedDataParallel
+from torch.profiler import ProfilerActivity, profile, record_function
+
+from ddpcheck.measures.intervals import Interval, length, uncovered
+from ddpcheck.target.minigpt import MiniGPT, MiniGPTConfig, next_byte_loss
+from ddpcheck.target.step_split import SplitParts, measure_split
+
+LIMIT_POINTS = 5.0
+POINTS = 100
+RANKS = 2
+SYNCED, ALONE, BACKWARD = "a step", "a step alone", "a backward pass"
+COMPUTE = ("aten::", "autograd::engine::")
+COMMUNICATION = "gloo:all_reduce"
+
+
+class Case(NamedTuple):
+    """A model, its batch a rank, and DDP's bucket."""
+
+    name: str
+    config: MiniGPTConfig
+    batch: int
+    bucket_mb: int
+
+
+CASES = (
+    Case("built-in target, 1 bucket", MiniGPTConfig(), 4, 25),
+    Case("13 MB, buckets of 2 MB, batch 2", MiniGPTConfig(layers=4, width=256), 2, 2),
+    Case("13 MB, buckets of 2 MB, batch 16", MiniGPTConfig(layers=4, width=256), 16, 2),
+)
+
+
+class Shares(NamedTuple):
+    """Shares of a step, 0 to 1, and which part of the split's time may have been waits for a core."""
+
+    split: float
+    trace: float
+    slowed: float
+    busy: float
+    core_waits: float
+
+    @property
+    def points(self) -> float:
+        """Return by how many points the split is above the trace."""
+        return POINTS * (self.split - self.trace)
+
+
+def main() -> None:
+    """Start the ranks, which measure and print."""
+    options = parsed()
+    print(f"{platform.machine()}, Python {platform.python_version()}, torch {torch.__version__}")
+    with tempfile.TemporaryDirectory() as folder:
+        given = (folder, options.case, options.turns, options.steps)
+        multiprocessing.spawn(be_rank, given, nprocs=RANKS)
+        missed = (Path(folder) / "missed").read_text()
+    raise SystemExit(f"above {LIMIT_POINTS:.0f} points: {missed}" if missed else 0)
+
+
+def parsed() -> argparse.Namespace:
+    """Return the command line's options."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=10)
+    every = range(len(CASES))
+    parser.add_argument("--case", type=int, nargs="*", choices=every, default=[*every])
+    return parser.parse_args()
+
+
+def be_rank(rank: int, folder: str, cases: list[int], turns: int, steps: int) -> None:
+    """Be one rank; rank 0 prints, and writes the names of cases above the limit."""
+    torch.set_num_threads(1)
+    place = f"file://{folder}/store"
+    dist.init_process_group("gloo", init_method=place, rank=rank, world_size=RANKS)
+    missed: list[str] = []
+    for case in (CASES[each] for each in cases):
+        parts, batches = made(case, rank)
+        found = [shares(parts, batches, steps) for _ in range(turns)]
+        if rank == 0 and not told(case, found):
+            missed.append(case.name)
+    if rank == 0:
+        (Path(folder) / "missed").write_text("; ".join(missed))
+    dist.destroy_process_group()
+
+
+def made(case: Case, rank: int) -> tuple[SplitParts, Iterator[Any]]:
+    """Return the parts of a step of this case, and its batches without end."""
+    torch.manual_seed(rank)
+    model = DistributedDataParallel(
+        MiniGPT(case.config), gradient_as_bucket_view=True, bucket_cap_mb=case.bucket_mb
+    )
+    batches = [torch.randint(256, (case.batch, case.config.block + 1)) for _ in range(8)]
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    return SplitParts(model, next_byte_loss, optimizer, "cpu"), cycle(batches)
+
+
+def shares(parts: SplitParts, batches: Iterator[Any], steps: int) -> Shares:
+    """Return what the split and a trace say of as many steps each."""
+    split = measure_split(parts, batches, steps)
+    trace = Trace(traced(parts, batches, steps))
+    return Shares(split.exposed_share, trace.waited, trace.slowed, trace.busy, split.core_waits)
+
+
+def traced(parts: SplitParts, batches: Iterator[Any], steps: int) -> list[tuple[str, Interval]]:
+    """Return the events of steps with synchronization, and of as many without, in turn."""
+    with profile(activities=[ProfilerActivity.CPU]) as trace:
+        for _ in range(steps):
+            for name in (SYNCED, ALONE):
+                with record_function(name):
+                    take_step(parts, next(batches), sync=name == SYNCED)
+    return [(e.name, (e.time_range.start, e.time_range.end)) for e in trace.events() or []]
+
+
+def take_step(parts: SplitParts, batch: Any, *, sync: bool) -> None:
+    """Train one step, as the split does."""
+    with nullcontext() if sync else parts.model.no_sync():
+        loss = parts.loss(parts.model, batch)
+        with record_function(BACKWARD):
+            loss.backward()
+    parts.optimizer.step()
+    parts.optimizer.zero_grad(set_to_none=False)
+
+
+class Trace:
+    """What the events of a trace say, as shares of a step with synchronization, in the median."""
+
+    def __init__(self, events: list[tuple[str, Interval]]) -> None:
+        self._synced = [span for name, span in events if name == SYNCED]
+        self._alone = [span for name, span in events if name == ALONE]
+        self._backward = [span for name, span in events if name == BACKWARD]
+        self._compute = [span for name, span in events if name.startswith(COMPUTE)]
+        self._communication = [span for name, span in events if name == COMMUNICATION]
+
+    @property
+    def waited(self) -> float:
+        """Return the share in which there is communication, and no compute."""
+        return median(
+            uncovered(within(step, self._communication), within(step, self._compute)) / took(step)
+            for step in self._synced
+        )
+
+    @property
+    def busy(self) -> float:
+        """Return the share in which there is communication."""
+        return median(
+            length(within(step, self._communication)) / took(step) for step in self._synced
+        )
+
+    @property
+    def slowed(self) -> float:
+        """Return what compute of a backward pass takes longer with synchronization."""
+        synced, alone = (
+            median(self._computed(step) for step in steps) for steps in (self._synced, self._alone)
+        )
+        return (synced - alone) / median(took(step) for step in self._synced)
+
+    def _computed(self, step: Interval) -> float:
+        (backward,) = within(step, self._backward)
+        return length(within(backward, self._compute))
+
+
+def within(whole: Interval, spans: list[Interval]) -> list[Interval]:
+    """Return the spans that begin in an interval."""
+    return [span for span in spans if whole[0] <= span[0] < whole[1]]
+
+
+def took(span: Interval) -> float:
+    """Return how long an interval is."""
+    return span[1] - span[0]
+
+
+def told(case: Case, found: list[Shares]) -> bool:
+    """Print a case; return whether split and trace agree."""
+    names = ("split", "trace", "points", "slowed", "busy", "core waits")
+    print(f"{case.name}\n{'':8}" + "".join(f"{name:>11}" for name in names))
+    for number, each in enumerate(found, 1):
+        print(f"turn {number:<3}{row(each)}")
+    print(f"median  {row(Shares(*(median(each) for each in zip(*found, strict=True))))}")
+    apart = median(each.points for each in found)
+    unexplained = median(each.points - POINTS * each.slowed for each in found)
+    print(f"differences in the median {apart:+.1f} points, without slowed {unexplained:+.1f}\n")
+    return abs(apart) <= LIMIT_POINTS
+
+
+def row(each: Shares) -> str:
+    """Return one line of numbers."""
+    after = (f"{share:11.1%}" for share in (each.slowed, each.busy, each.core_waits))
+    return f"{each.split:11.1%}{each.trace:11.1%}{each.points:+11.1f}" + "".join(after)
+
+
+if __name__ == "__main__":
+    main()
