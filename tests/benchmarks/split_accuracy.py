@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import argparse
 import platform
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -38,7 +39,7 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
-from torch import multiprocessing
+from torch.multiprocessing.spawn import spawn
 from torch.nn.parallel import DistributedDataParallel
 from torch.profiler import ProfilerActivity, profile, record_function
 
@@ -52,6 +53,7 @@ RANKS = 2
 SYNCED, ALONE, BACKWARD = "a step", "a step alone", "a backward pass"
 COMPUTE = ("aten::", "autograd::engine::")
 COMMUNICATION = "gloo:all_reduce"
+COLUMNS = ("split", "trace", "points", "slowed", "busy", "core waits")
 
 
 class Case(NamedTuple):
@@ -91,7 +93,7 @@ def main() -> None:
     print(f"{platform.machine()}, Python {platform.python_version()}, torch {torch.__version__}")
     with tempfile.TemporaryDirectory() as folder:
         given = (folder, options.case, options.turns, options.steps)
-        multiprocessing.spawn(be_rank, given, nprocs=RANKS)
+        spawn(be_rank, given, nprocs=RANKS)
         missed = (Path(folder) / "missed").read_text()
     raise SystemExit(f"above {LIMIT_POINTS:.0f} points: {missed}" if missed else 0)
 
@@ -113,12 +115,18 @@ def be_rank(rank: int, folder: str, cases: list[int], turns: int, steps: int) ->
     torch.set_num_threads(1)
     place = f"file://{folder}/store"
     dist.init_process_group("gloo", init_method=place, rank=rank, world_size=RANKS)
+    say = print if rank == 0 else str
     missed: list[str] = []
     for case in (CASES[each] for each in cases):
+        say(f"{case.name}\n{'':8}" + "".join(f"{name:>11}" for name in COLUMNS))
         parts, batches = made(case, rank)
-        found = [shares(parts, batches, steps) for _ in range(turns)]
-        if rank == 0 and not told(case, found):
-            missed.append(case.name)
+        found: list[Shares] = []
+        for turn in range(1, turns + 1):
+            found.append(shares(parts, batches, steps))
+            say(f"turn {turn:<3}{row(found[-1])}")
+            sys.stdout.flush()
+        say(summary(found))
+        missed += [case.name] * (abs(median(each.points for each in found)) > LIMIT_POINTS)
     if rank == 0:
         (Path(folder) / "missed").write_text("; ".join(missed))
     dist.destroy_process_group()
@@ -210,17 +218,13 @@ def took(span: Interval) -> float:
     return span[1] - span[0]
 
 
-def told(case: Case, found: list[Shares]) -> bool:
-    """Print a case; return whether split and trace agree."""
-    names = ("split", "trace", "points", "slowed", "busy", "core waits")
-    print(f"{case.name}\n{'':8}" + "".join(f"{name:>11}" for name in names))
-    for number, each in enumerate(found, 1):
-        print(f"turn {number:<3}{row(each)}")
-    print(f"median  {row(Shares(*(median(each) for each in zip(*found, strict=True))))}")
+def summary(found: list[Shares]) -> str:
+    """Return the medians of all turns."""
+    typical = row(Shares(*(median(each) for each in zip(*found, strict=True))))
     apart = median(each.points for each in found)
     unexplained = median(each.points - POINTS * each.slowed for each in found)
-    print(f"differences in the median {apart:+.1f} points, without slowed {unexplained:+.1f}\n")
-    return abs(apart) <= LIMIT_POINTS
+    told = f"differences in the median {apart:+.1f} points, without slowed {unexplained:+.1f}"
+    return f"median  {typical}\n{told}\n"
 
 
 def row(each: Shares) -> str:
