@@ -2,19 +2,21 @@
 
     python tests/benchmarks/split_accuracy.py [--turns 5] [--steps 10] [--case N ...]
 
-In each turn both measure steps of the same kind, of the same model on the same batches:
+In each turn the product's own measurement (ddpcheck/target/step_split.py) runs inside a trace of
+torch.profiler, so that both tell of the same steps, some with synchronization and as many without, in turn:
 
-split: what ``ddpcheck run`` measures. Exposed communication is what a backward pass takes longer with
-    synchronization than without, as a share of a typical step with it (ddpcheck/target/step_split.py).
-trace: what a trace of torch.profiler shows. Exposed communication is the time in which an all-reduce of
-    gloo is under way on one of its threads (``gloo:all_reduce``) and the main thread, which on a CPU runs
-    autograd, too, is in no operator and in no node of autograd: it waits. The share is the median of the
-    steps. Steps that are traced are longer by what writing the trace takes.
-slowed: what the operators and nodes of a backward pass themselves take longer in traced steps with
-    synchronization than in traced ones without, which take turns, as a share of a step: all-reduces of
-    gloo are carried out by threads that take cores and memory from compute. The split has it, since a
-    step is longer by it, and what the trace shows as waiting has not.
-busy: the share of a traced step in which an all-reduce is under way at all.
+split: what ``ddpcheck run`` tells. Exposed communication is what a backward pass takes longer with
+    synchronization than without, as a share of a typical step with it.
+trace: exposed communication is the time in which an all-reduce is under way, from its call
+    (``c10d::allreduce_``) to its end on a thread of gloo's (``gloo:all_reduce``), and the main thread,
+    which on a CPU runs autograd, too, is in no operator and in no node of autograd: it waits. The share is
+    the median of the steps with synchronization.
+slowed: what the operators and nodes of a backward pass themselves take longer in steps with
+    synchronization than in those without, in the trace, as a share of a step: all-reduces of gloo are
+    carried out by threads that take cores and memory from compute. The split has it, since a step is
+    longer by it, and what the trace shows as waiting has not.
+idle: likewise what of a backward pass is neither compute nor communication: the main thread has nothing
+    more to wait for, and is not yet on a core again.
 
 A model is tried whose gradients fit one bucket (the built-in target), and a larger one in several
 buckets, of which all but the last may overlap, with small and with larger batches.
@@ -30,8 +32,9 @@ import argparse
 import platform
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
 from itertools import cycle
 from pathlib import Path
 from statistics import median
@@ -45,15 +48,15 @@ from torch.profiler import ProfilerActivity, profile, record_function
 
 from ddpcheck.measures.intervals import Interval, length, uncovered
 from ddpcheck.target.minigpt import MiniGPT, MiniGPTConfig, next_byte_loss
-from ddpcheck.target.step_split import SplitParts, measure_split
+from ddpcheck.target.step_split import WARM_UP_STEPS, SplitParts, measure_split
 
 LIMIT_POINTS = 5.0
 POINTS = 100
 RANKS = 2
-SYNCED, ALONE, BACKWARD = "a step", "a step alone", "a backward pass"
+BATCH, LOSS = "the next batch", "the loss"
 COMPUTE = ("aten::", "autograd::engine::")
-COMMUNICATION = "gloo:all_reduce"
-COLUMNS = ("split", "trace", "points", "slowed", "busy", "core waits")
+CALLED, CARRIED_OUT = "c10d::allreduce_", "gloo:all_reduce"
+COLUMNS = ("split", "trace", "points", "slowed", "idle", "core waits")
 
 
 class Case(NamedTuple):
@@ -78,7 +81,7 @@ class Shares(NamedTuple):
     split: float
     trace: float
     slowed: float
-    busy: float
+    idle: float
     core_waits: float
 
     @property
@@ -144,68 +147,82 @@ def made(case: Case, rank: int) -> tuple[SplitParts, Iterator[Any]]:
 
 
 def shares(parts: SplitParts, batches: Iterator[Any], steps: int) -> Shares:
-    """Return what the split and a trace say of as many steps each."""
-    split = measure_split(parts, batches, steps)
-    trace = Trace(traced(parts, batches, steps))
-    return Shares(split.exposed_share, trace.waited, trace.slowed, trace.busy, split.core_waits)
-
-
-def traced(parts: SplitParts, batches: Iterator[Any], steps: int) -> list[tuple[str, Interval]]:
-    """Return the events of steps with synchronization, and of as many without, in turn."""
+    """Return what the split and a trace say of the same steps."""
+    marked = replace(parts, loss=within_mark(LOSS, parts.loss))
     with profile(activities=[ProfilerActivity.CPU]) as trace:
-        for _ in range(steps):
-            for name in (SYNCED, ALONE):
-                with record_function(name):
-                    take_step(parts, next(batches), sync=name == SYNCED)
-    return [(e.name, (e.time_range.start, e.time_range.end)) for e in trace.events() or []]
+        split = measure_split(marked, iter(within_mark(BATCH, partial(next, batches)), None), steps)
+    seen = Trace([(e.name, (e.time_range.start, e.time_range.end)) for e in trace.events() or []])
+    return Shares(split.exposed_share, seen.waited, seen.slowed, seen.idle, split.core_waits)
 
 
-def take_step(parts: SplitParts, batch: Any, *, sync: bool) -> None:
-    """Train one step, as the split does."""
-    with nullcontext() if sync else parts.model.no_sync():
-        loss = parts.loss(parts.model, batch)
-        with record_function(BACKWARD):
-            loss.backward()
-    parts.optimizer.step()
-    parts.optimizer.zero_grad(set_to_none=False)
+def within_mark(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function so that each call of it is an event of the trace."""
+
+    def marked(*given: Any) -> Any:
+        with record_function(name):
+            return function(*given)
+
+    return marked
+
+
+class Step(NamedTuple):
+    """When a step was, and its backward pass."""
+
+    whole: Interval
+    backward: Interval
+
+
+def steps_in(events: list[tuple[str, Interval]]) -> list[Step]:
+    """Return the steps but for those that warm up: from a batch's begin to the gradients' end."""
+
+    def of(name: str) -> list[Interval]:
+        return sorted(span for told, span in events if told.startswith(name))
+
+    marks = zip(of(BATCH), of(LOSS), of("Optimizer.step"), of("Optimizer.zero_grad"), strict=True)
+    steps = [
+        Step((batch[0], zero[1]), (loss[1], optimizer[0])) for batch, loss, optimizer, zero in marks
+    ]
+    return steps[WARM_UP_STEPS:]
 
 
 class Trace:
     """What the events of a trace say, as shares of a step with synchronization, in the median."""
 
     def __init__(self, events: list[tuple[str, Interval]]) -> None:
-        self._synced = [span for name, span in events if name == SYNCED]
-        self._alone = [span for name, span in events if name == ALONE]
-        self._backward = [span for name, span in events if name == BACKWARD]
+        steps = steps_in(events)
+        self._synced, self._alone = steps[::2], steps[1::2]
         self._compute = [span for name, span in events if name.startswith(COMPUTE)]
-        self._communication = [span for name, span in events if name == COMMUNICATION]
+        # Its threads take them up in the order of the calls.
+        called, done = (
+            sorted(span for name, span in events if name == each) for each in (CALLED, CARRIED_OUT)
+        )
+        self._communication = [(call[0], work[1]) for call, work in zip(called, done, strict=True)]
 
     @property
     def waited(self) -> float:
         """Return the share in which there is communication, and no compute."""
         return median(
-            uncovered(within(step, self._communication), within(step, self._compute)) / took(step)
+            uncovered(within(step.whole, self._communication), within(step.whole, self._compute))
+            / took(step.whole)
             for step in self._synced
-        )
-
-    @property
-    def busy(self) -> float:
-        """Return the share in which there is communication."""
-        return median(
-            length(within(step, self._communication)) / took(step) for step in self._synced
         )
 
     @property
     def slowed(self) -> float:
         """Return what compute of a backward pass takes longer with synchronization."""
-        synced, alone = (
-            median(self._computed(step) for step in steps) for steps in (self._synced, self._alone)
-        )
-        return (synced - alone) / median(took(step) for step in self._synced)
+        return self._longer(lambda compute, _: length(compute))
 
-    def _computed(self, step: Interval) -> float:
-        (backward,) = within(step, self._backward)
-        return length(within(backward, self._compute))
+    @property
+    def idle(self) -> float:
+        """Return what of a backward pass with synchronization is longer and is neither."""
+        return self._longer(lambda compute, all_of: took(all_of) - length(compute)) - self.waited
+
+    def _longer(self, part_of: Callable[[list[Interval], Interval], float]) -> float:
+        synced, alone = (
+            median(part_of(within(s.backward, self._compute), s.backward) for s in steps)
+            for steps in (self._synced, self._alone)
+        )
+        return (synced - alone) / median(took(step.whole) for step in self._synced)
 
 
 def within(whole: Interval, spans: list[Interval]) -> list[Interval]:
@@ -222,14 +239,16 @@ def summary(found: list[Shares]) -> str:
     """Return the medians of all turns."""
     typical = row(Shares(*(median(each) for each in zip(*found, strict=True))))
     apart = median(each.points for each in found)
-    unexplained = median(each.points - POINTS * each.slowed for each in found)
-    told = f"differences in the median {apart:+.1f} points, without slowed {unexplained:+.1f}"
+    unexplained = median(each.points - POINTS * (each.slowed + each.idle) for each in found)
+    told = (
+        f"differences in the median {apart:+.1f} points, without slowed and idle {unexplained:+.1f}"
+    )
     return f"median  {typical}\n{told}\n"
 
 
 def row(each: Shares) -> str:
     """Return one line of numbers."""
-    after = (f"{share:11.1%}" for share in (each.slowed, each.busy, each.core_waits))
+    after = (f"{share:11.1%}" for share in (each.slowed, each.idle, each.core_waits))
     return f"{each.split:11.1%}{each.trace:11.1%}{each.points:+11.1f}" + "".join(after)
 
 
