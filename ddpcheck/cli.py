@@ -141,6 +141,7 @@ def _add_run(parser: Parser) -> None:
     add("--report-dir", default="reports", metavar="DIR")
     add("--fail-on", choices=("error", "warning"), default="error")
     add("--format", choices=formats(), default="text")
+    _add_durations(add)
     add("--deadline", type=seconds, default=60.0, metavar="SECONDS", help="bound of each probe")
     _add_config(parser)
 
@@ -217,6 +218,7 @@ def _add_report(parser: Parser) -> None:
     parser.add_argument("path", metavar="REPORT_OR_DIR", nargs="?", default="reports/latest")
     add = Adder(parser)
     add("--format", choices=formats(), default="text")
+    _add_durations(add)
     add("--rejudge", action="store_true", help="judge its facts again, with the checks of today")
     add(
         "--anonymize",
@@ -242,6 +244,11 @@ def _add_diff(parser: Parser) -> None:
     )
 
 
+def _add_durations(add: Adder) -> None:
+    help_text = "in the text format: seconds by stage and by check, slowest first"
+    add("--durations", action="store_true", help=help_text)
+
+
 def _add_config(parser: Parser) -> None:
     help_text = "settings; default: ddpcheck.toml or pyproject.toml, from here upwards"
     Adder(parser)("--config", default="", metavar="FILE", help=help_text)
@@ -265,6 +272,7 @@ def _add_launch_options(parser: Parser) -> None:
 def _dispatch(options: argparse.Namespace, argv: Sequence[str]) -> int:
     check_variables(options)
     if "format" in options:
+        options.format = _format(options)
         require(options.format)
     from ddpcheck import commands
 
@@ -275,6 +283,12 @@ def _dispatch(options: argparse.Namespace, argv: Sequence[str]) -> int:
     if options.name == "train":
         return commands.train(_train_settings(options, argv), _launch_options(options), argv)
     return _dispatch_reading(options)
+
+
+def _format(options: argparse.Namespace) -> str:
+    """Return the format that is asked for: the one with durations is text, and more."""
+    with_durations = "durations" in options and options.durations
+    return "durations" if with_durations and options.format == "text" else str(options.format)
 
 
 def _dispatch_reading(options: argparse.Namespace) -> int:

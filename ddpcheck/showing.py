@@ -12,8 +12,8 @@ from ddpcheck.report import write_in_one_piece
 if TYPE_CHECKING:
     from ddpcheck.report import Report
 
-# The only format that is made for a terminal.
-COLOURED = "text"
+# The formats that are made for a terminal.
+COLOURED = ("text", "durations")
 
 
 def show(finished: Report, fmt: str, path: Path | None, output: str = "") -> None:
@@ -29,7 +29,7 @@ def show(finished: Report, fmt: str, path: Path | None, output: str = "") -> Non
     if output and output != "-":
         write_in_one_piece(Path(output), _utf8(text), "choose another --output")
     else:
-        print_text(_in_colour(text) if fmt == COLOURED else text)
+        print_text(_in_colour(text) if fmt in COLOURED else text)
 
 
 def print_text(text: str, stream: TextIO | None = None) -> None:

@@ -177,6 +177,13 @@ def test_a_report_may_be_judged_again_and_lose_its_names(asked: list[Any]) -> No
     assert asked == [("out", "text", "", "rejudge"), ("reports/latest", "text", "", "anonymize")]
 
 
+def test_durations_are_a_part_of_the_text_and_change_no_other_format(asked: list[Any]) -> None:
+    assert main(["report", "out", "--durations"]) == 0
+    assert main(["report", "out", "--durations", "--format", "json"]) == 0
+    assert asked == [("out", "durations", ""), ("out", "json", "")]
+    assert run_settings(asked, "--durations").format == "durations"
+
+
 def test_a_diff_gets_two_reports_and_a_bound(asked: list[Any]) -> None:
     assert main(["diff", "a", "b"]) == 0
     assert main(["diff", "a", "b", "--bound", "10%", "--format", "markdown"]) == 0

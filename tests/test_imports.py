@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
+from real_ranks import clean_environment
 
 ROOT = Path(__file__).parent.parent
 SOURCES = {
@@ -121,6 +122,39 @@ def test_importing_needs_no_torch() -> None:
         "    assert 'torch' not in sys.modules, name + ' imports torch'\n"
     )
     subprocess.run([sys.executable, "-c", source, *TORCHLESS], check=True, cwd=ROOT)
+
+
+SAMPLE = "reports/samples/gloo-2-ranks"
+READING = (
+    *(["--help"], ["--version"], ["run", "--help"], ["list"], ["explain", "data/same-batches"]),
+    *(["report", SAMPLE], ["report", SAMPLE, "--rejudge", "--anonymize", "--format", "markdown"]),
+    *(["diff", SAMPLE, SAMPLE], ["diff", SAMPLE, SAMPLE, "--format", "json"]),
+)
+
+
+def test_commands_that_read_need_no_torch() -> None:
+    # In one process: what one of them imports, it imports here.
+    assert_without_torch("for words in READING: quietly(words)")
+
+
+def test_the_parent_of_ranks_needs_no_torch(tmp_path: Path) -> None:
+    words = ["run", "--select", "launch", "--report-dir", str(tmp_path / "reports")]
+    assert_without_torch(f"assert quietly({words}) == 0")
+
+
+def assert_without_torch(statement: str) -> None:
+    source = (
+        "import contextlib, io, sys\n"
+        "from ddpcheck.cli import main\n"
+        f"READING = {READING!r}\n"
+        "def quietly(words):\n"
+        "    with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):\n"
+        "        return main(words)\n"
+        f"{statement}\n"
+        "assert 'torch' not in sys.modules\n"
+    )
+    words = [sys.executable, "-c", source]
+    subprocess.run(words, check=True, cwd=ROOT, env=clean_environment())
 
 
 def test_the_catalogue_has_one_import_name() -> None:

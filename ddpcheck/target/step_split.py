@@ -52,7 +52,8 @@ def measure_split(parts: SplitParts, batches: Iterator[Any], steps: int) -> Step
     Exposed communication is the time that backward takes longer with synchronization than
     without (``no_sync``), measured in turn, so that a drifting machine shifts both. Taking
     "forward and backward" as compute and subtracting it from the same interval would always
-    give 0. The replicas have drifted apart afterwards.
+    give 0. It is what a step is longer by: also what compute loses where communication takes cores
+    from it, which a trace does not show as waiting. The replicas have drifted apart afterwards.
     """
     parts.model._set_ddp_runtime_logging_sample_rate(1)  # else DDP times every 100th step only
     for _ in range(WARM_UP_STEPS):

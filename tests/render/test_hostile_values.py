@@ -55,7 +55,10 @@ SPAN = re.compile(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)", re.DOTALL)
 SUMMARY = re.compile(r"^<details><summary>.*$", re.MULTILINE)
 OUR_TAGS = {"<br>", "<details>", "</details>", "<summary>", "</summary>", "<!-- -->"}
 # Those that are for people, line by line; the others are read by programs.
-PLAIN = ("text", "markdown", "cause", "github", "bad-hosts", "good-hosts", "openmetrics")
+PLAIN = (
+    *("text", "durations", "markdown", "cause", "github"),
+    *("bad-hosts", "good-hosts", "openmetrics"),
+)
 
 
 def report_of(evil: str, name: str) -> Report:
@@ -152,6 +155,7 @@ READ: dict[str, Callable[[str], bool]] = {
     "bad-hosts": is_one_word,
     "good-hosts": is_one_word,
     "text": str.isascii,
+    "durations": str.isascii,
     "markdown": has_no_tag_of_its_own,
 }
 

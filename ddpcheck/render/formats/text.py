@@ -31,6 +31,8 @@ from ddpcheck.report import CheckRecord, Report
 
 WIDTH = 100
 INDENT = " " * 9
+# Beside a column of seconds.
+ASIDE = " " * 12
 WIDEST_ID = 44
 # What is cut here stands in full in report.json.
 MOST_FINDINGS = 100
@@ -48,7 +50,12 @@ def render(report: Report, path: str = "") -> str:
     ``path`` is where the report lies; the verdict line names it, unbroken however long,
     so that it can be copied.
     """
-    sections = [
+    return joined(sections(report, path))
+
+
+def sections(report: Report, path: str) -> list[list[str]]:
+    """Return the lines of each section, the verdict's last; a section may have none."""
+    return [
         [*_wrapped(headline(report)), *_checks(report.checks)],
         *_findings(report),
         *_gone(report),
@@ -59,7 +66,16 @@ def render(report: Report, path: str = "") -> str:
         _against_baseline(report),
         [_ascii(verdict_line(report) + (f" | {one_line(path)}" if path else ""))],
     ]
-    return "\n\n".join("\n".join(lines) for lines in sections if lines) + "\n"
+
+
+def joined(told: Iterable[Sequence[str]]) -> str:
+    """Return sections as one text."""
+    return "\n\n".join("\n".join(lines) for lines in told if lines) + "\n"
+
+
+def beside_seconds(lines: Iterable[str]) -> list[str]:
+    """Return lines that begin with a column of seconds, at most as wide as the others."""
+    return [each for line in lines for each in _wrapped(clipped(line, MOST_OF_SETTING), rest=ASIDE)]
 
 
 def _checks(checks: Sequence[CheckRecord]) -> Iterator[str]:

@@ -1,0 +1,256 @@
+"""How well ``performance/exposed-communication`` knows what torch.profiler sees, on two gloo ranks.
+
+    python tests/benchmarks/split_accuracy.py [--turns 5] [--steps 10] [--case N ...]
+
+In each turn the product's own measurement (ddpcheck/target/step_split.py) runs inside a trace of
+torch.profiler, so that both tell of the same steps, some with synchronization and as many without, in turn:
+
+split: what ``ddpcheck run`` tells. Exposed communication is what a backward pass takes longer with
+    synchronization than without, as a share of a typical step with it.
+trace: exposed communication is the time in which an all-reduce is under way, from its call
+    (``c10d::allreduce_``) to its end on a thread of gloo's (``gloo:all_reduce``), and the main thread,
+    which on a CPU runs autograd, too, is in no operator and in no node of autograd: it waits. The share is
+    the median of the steps with synchronization.
+slowed: what the operators and nodes of a backward pass themselves take longer in steps with
+    synchronization than in those without, in the trace, as a share of a step: all-reduces of gloo are
+    carried out by threads that take cores and memory from compute. The split has it, since a step is
+    longer by it, and what the trace shows as waiting has not.
+idle: likewise what of a backward pass is neither compute nor communication: the main thread has nothing
+    more to wait for, and is not yet on a core again.
+
+A model is tried whose gradients fit one bucket (the built-in target), and a larger one in several
+buckets, of which all but the last may overlap, with small and with larger batches.
+
+Prints these of rank 0 for each turn, the difference of split and trace in points (hundredths of a step),
+and the medians; ends with 1 where the median difference is above the limit. ``ddpcheck watch`` measures no
+such share.
+"""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from itertools import cycle
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch.multiprocessing.spawn import spawn
+from torch.nn.parallel import DistributedDataParallel
+from torch.profiler import ProfilerActivity, profile, record_function
+
+from ddpcheck.measures.intervals import Interval, length, uncovered
+from ddpcheck.target.minigpt import MiniGPT, MiniGPTConfig, next_byte_loss
+from ddpcheck.target.step_split import WARM_UP_STEPS, SplitParts, measure_split
+
+LIMIT_POINTS = 5.0
+POINTS = 100
+RANKS = 2
+BATCH, LOSS = "the next batch", "the loss"
+COMPUTE = ("aten::", "autograd::engine::")
+CALLED, CARRIED_OUT = "c10d::allreduce_", "gloo:all_reduce"
+COLUMNS = ("split", "trace", "points", "slowed", "idle", "core waits")
+
+
+class Case(NamedTuple):
+    """A model, its batch a rank, and DDP's bucket."""
+
+    name: str
+    config: MiniGPTConfig
+    batch: int
+    bucket_mb: int
+
+
+CASES = (
+    Case("built-in target, 1 bucket", MiniGPTConfig(), 4, 25),
+    Case("13 MB, buckets of 2 MB, batch 2", MiniGPTConfig(layers=4, width=256), 2, 2),
+    Case("13 MB, buckets of 2 MB, batch 16", MiniGPTConfig(layers=4, width=256), 16, 2),
+)
+
+
+class Shares(NamedTuple):
+    """Shares of a step, 0 to 1, and which part of the split's time may have been waits for a core."""
+
+    split: float
+    trace: float
+    slowed: float
+    idle: float
+    core_waits: float
+
+    @property
+    def points(self) -> float:
+        """Return by how many points the split is above the trace."""
+        return POINTS * (self.split - self.trace)
+
+
+def main() -> None:
+    """Start the ranks, which measure and print."""
+    options = parsed()
+    print(f"{platform.machine()}, Python {platform.python_version()}, torch {torch.__version__}")
+    with tempfile.TemporaryDirectory() as folder:
+        given = (folder, options.case, options.turns, options.steps)
+        spawn(be_rank, given, nprocs=RANKS)
+        missed = (Path(folder) / "missed").read_text()
+    raise SystemExit(f"above {LIMIT_POINTS:.0f} points: {missed}" if missed else 0)
+
+
+def parsed() -> argparse.Namespace:
+    """Return the command line's options."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=10)
+    every = range(len(CASES))
+    parser.add_argument("--case", type=int, nargs="*", choices=every, default=[*every])
+    return parser.parse_args()
+
+
+def be_rank(rank: int, folder: str, cases: list[int], turns: int, steps: int) -> None:
+    """Be one rank; rank 0 prints, and writes the names of cases above the limit."""
+    torch.set_num_threads(1)
+    place = f"file://{folder}/store"
+    dist.init_process_group("gloo", init_method=place, rank=rank, world_size=RANKS)
+    say = print if rank == 0 else str
+    missed: list[str] = []
+    for case in (CASES[each] for each in cases):
+        say(f"{case.name}\n{'':8}" + "".join(f"{name:>11}" for name in COLUMNS))
+        parts, batches = made(case, rank)
+        found: list[Shares] = []
+        for turn in range(1, turns + 1):
+            found.append(shares(parts, batches, steps))
+            say(f"turn {turn:<3}{row(found[-1])}")
+            sys.stdout.flush()
+        say(summary(found))
+        missed += [case.name] * (abs(median(each.points for each in found)) > LIMIT_POINTS)
+    if rank == 0:
+        (Path(folder) / "missed").write_text("; ".join(missed))
+    dist.destroy_process_group()
+
+
+def made(case: Case, rank: int) -> tuple[SplitParts, Iterator[Any]]:
+    """Return the parts of a step of this case, and its batches without end."""
+    torch.manual_seed(rank)
+    model = DistributedDataParallel(
+        MiniGPT(case.config), gradient_as_bucket_view=True, bucket_cap_mb=case.bucket_mb
+    )
+    batches = [torch.randint(256, (case.batch, case.config.block + 1)) for _ in range(8)]
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    return SplitParts(model, next_byte_loss, optimizer, "cpu"), cycle(batches)
+
+
+def shares(parts: SplitParts, batches: Iterator[Any], steps: int) -> Shares:
+    """Return what the split and a trace say of the same steps."""
+    marked = replace(parts, loss=within_mark(LOSS, parts.loss))
+    with profile(activities=[ProfilerActivity.CPU]) as trace:
+        split = measure_split(marked, iter(within_mark(BATCH, partial(next, batches)), None), steps)
+    seen = Trace([(e.name, (e.time_range.start, e.time_range.end)) for e in trace.events() or []])
+    return Shares(split.exposed_share, seen.waited, seen.slowed, seen.idle, split.core_waits)
+
+
+def within_mark(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function so that each call of it is an event of the trace."""
+
+    def marked(*given: Any) -> Any:
+        with record_function(name):
+            return function(*given)
+
+    return marked
+
+
+class Step(NamedTuple):
+    """When a step was, and its backward pass."""
+
+    whole: Interval
+    backward: Interval
+
+
+def steps_in(events: list[tuple[str, Interval]]) -> list[Step]:
+    """Return the steps but for those that warm up: from a batch's begin to the gradients' end."""
+
+    def of(name: str) -> list[Interval]:
+        return sorted(span for told, span in events if told.startswith(name))
+
+    marks = zip(of(BATCH), of(LOSS), of("Optimizer.step"), of("Optimizer.zero_grad"), strict=True)
+    steps = [
+        Step((batch[0], zero[1]), (loss[1], optimizer[0])) for batch, loss, optimizer, zero in marks
+    ]
+    return steps[WARM_UP_STEPS:]
+
+
+class Trace:
+    """What the events of a trace say, as shares of a step with synchronization, in the median."""
+
+    def __init__(self, events: list[tuple[str, Interval]]) -> None:
+        steps = steps_in(events)
+        self._synced, self._alone = steps[::2], steps[1::2]
+        self._compute = [span for name, span in events if name.startswith(COMPUTE)]
+        # Its threads take them up in the order of the calls.
+        called, done = (
+            sorted(span for name, span in events if name == each) for each in (CALLED, CARRIED_OUT)
+        )
+        self._communication = [(call[0], work[1]) for call, work in zip(called, done, strict=True)]
+
+    @property
+    def waited(self) -> float:
+        """Return the share in which there is communication, and no compute."""
+        return median(
+            uncovered(within(step.whole, self._communication), within(step.whole, self._compute))
+            / took(step.whole)
+            for step in self._synced
+        )
+
+    @property
+    def slowed(self) -> float:
+        """Return what compute of a backward pass takes longer with synchronization."""
+        return self._longer(lambda compute, _: length(compute))
+
+    @property
+    def idle(self) -> float:
+        """Return what of a backward pass with synchronization is longer and is neither."""
+        return self._longer(lambda compute, all_of: took(all_of) - length(compute)) - self.waited
+
+    def _longer(self, part_of: Callable[[list[Interval], Interval], float]) -> float:
+        synced, alone = (
+            median(part_of(within(s.backward, self._compute), s.backward) for s in steps)
+            for steps in (self._synced, self._alone)
+        )
+        return (synced - alone) / median(took(step.whole) for step in self._synced)
+
+
+def within(whole: Interval, spans: list[Interval]) -> list[Interval]:
+    """Return the spans that begin in an interval."""
+    return [span for span in spans if whole[0] <= span[0] < whole[1]]
+
+
+def took(span: Interval) -> float:
+    """Return how long an interval is."""
+    return span[1] - span[0]
+
+
+def summary(found: list[Shares]) -> str:
+    """Return the medians of all turns."""
+    typical = row(Shares(*(median(each) for each in zip(*found, strict=True))))
+    apart = median(each.points for each in found)
+    unexplained = median(each.points - POINTS * (each.slowed + each.idle) for each in found)
+    told = (
+        f"differences in the median {apart:+.1f} points, without slowed and idle {unexplained:+.1f}"
+    )
+    return f"median  {typical}\n{told}\n"
+
+
+def row(each: Shares) -> str:
+    """Return one line of numbers."""
+    after = (f"{share:11.1%}" for share in (each.slowed, each.idle, each.core_waits))
+    return f"{each.split:11.1%}{each.trace:11.1%}{each.points:+11.1f}" + "".join(after)
+
+
+if __name__ == "__main__":
+    main()
