@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import TypeVar
 
@@ -20,6 +21,10 @@ from ddpcheck.secrecy.redaction import redacted
 
 T = TypeVar("T")
 
+# The seats, which the leader gives once the roll is called.
+ASSIGNMENT = "assignment"
+# Set with the seats, and with an end before them: what a rank waits for in the roll call.
+ROLL_IS_OVER = "roll-is-over"
 # Set by a rank whose work raised inside the process group: others may wait for it in vain.
 RAISED = "raised"
 # Set by the leader when the run cannot go on: every rank is to say where it is.
@@ -227,6 +232,8 @@ class Channel:
     def announce(self, key: str, message: object) -> None:
         """Write what every process waits for."""
         self._store.set(key, jsontext.encode(message).decode())
+        if key in (ASSIGNMENT, ENDED):
+            self._store.set(ROLL_IS_OVER, "")
         self._make_news()
 
     def hear(self, key: str, kind: type[T], timeout_s: float) -> T | None:
@@ -237,13 +244,15 @@ class Channel:
             return None
         return self.read_message(key, kind)
 
-    def hear_or_end(self, key: str, kind: type[T], timeout_s: float) -> T | None:
-        """Return the announcement, or None when the run ends, or ``timeout_s`` does, before it."""
-        until = time.monotonic() + timeout_s
-        while not self.poll([key], LONGEST_PAUSE_S):
-            if self.has(ENDED) or time.monotonic() > until:
-                return None
-        return self.read_message(key, kind)
+    def hear_seats(self, timeout_s: float) -> Assignment | None:
+        """Return the seats, or None when the run ends, or ``timeout_s`` does, before them.
+
+        Waits in the store: a thousand ranks that asked it again and again would keep it busy while the
+        others arrive.
+        """
+        with suppress(DistStoreError):
+            self._store.wait([ROLL_IS_OVER], timedelta(seconds=timeout_s))
+        return self.read_message(ASSIGNMENT, Assignment) if self.has(ASSIGNMENT) else None
 
     def read_message(self, key: str, kind: type[T]) -> T:
         """Return the announcement, which must be there."""
