@@ -97,7 +97,7 @@ class Channel:
     def members_on(self, machine: str, count: int) -> list[tuple[int, int]]:
         """Return the member number and pid of the first ``count`` that came on this machine."""
         keys = [f"on/{machine}/{place}" for place in range(count)]
-        values = self._store.multi_get([key for key in keys if self.has(key)])
+        values = self._values(self.those_there(keys))
         pairs = [value.decode().split() for value in values]
         return [(int(member), int(pid)) for member, pid in pairs]
 
@@ -124,6 +124,13 @@ class Channel:
         """Return the member's last beat, or ''; two that differ show that it lives."""
         key = f"beat/{member}"
         return self._store.get(key).decode() if self.has(key) else ""
+
+    def last_beats(self, members: Iterable[int]) -> dict[int, str]:
+        """Return the last beat of each of these members that has beaten."""
+        keys = {f"beat/{member}": member for member in members}
+        here = self.those_there(list(keys))
+        beats = zip(here, self._values(here), strict=True)
+        return {keys[key]: beat.decode() for key, beat in beats}
 
     def next_in_order(self) -> int:
         """Return the next number, from 1, in the order of all ranks' ends and exceptions."""
@@ -225,6 +232,17 @@ class Channel:
         """Return whether the key is there, without waiting."""
         return self._store.check([key])
 
+    def those_there(self, keys: Sequence[str]) -> list[str]:
+        """Return those of the keys that are there, in their order, without waiting.
+
+        The store tells of many keys only whether all are there: where they are that is one question, and
+        each that is missing takes a few more.
+        """
+        if not keys or self._store.check(list(keys)):
+            return list(keys)
+        half = len(keys) // 2
+        return [*self.those_there(keys[:half]), *self.those_there(keys[half:])] if half else []
+
     def tell(self, key: str, entries: Iterable[Entry]) -> None:
         """Write this process's entries."""
         self._store.set(key, pack(entries).decode())
@@ -276,7 +294,10 @@ class Channel:
 
     def read(self, keys: Sequence[str]) -> list[list[Entry]]:
         """Return the entries under each of these keys, which must be there."""
-        return list(unpack_sealed(self._store.multi_get(list(keys)))) if keys else []
+        return list(unpack_sealed(self._values(keys)))
+
+    def _values(self, keys: Sequence[str]) -> list[bytes]:
+        return self._store.multi_get(list(keys)) if keys else []
 
     def _make_news(self) -> None:
         self._store.add("news", 1)
