@@ -76,6 +76,8 @@ class Channel:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        # No key is ever removed: what was there once need not be asked for again.
+        self._seen: set[str] = set()
 
     def arrive(self, present: Entry, pid: int, machine: str) -> int:
         """Tell who this process is and return its number in the order of arrival, from 0."""
@@ -103,7 +105,7 @@ class Channel:
 
     def leader(self) -> str:
         """Return the number of the member that leads, or ''."""
-        return self._store.get("leader").decode() if self.has("leader") else ""
+        return self._text("leader")
 
     def succeed(self, leader: str, member: int) -> bool:
         """Return whether this member leads from now on, in place of ``leader``; '' is nobody."""
@@ -122,8 +124,7 @@ class Channel:
 
     def last_beat(self, member: int | str) -> str:
         """Return the member's last beat, or ''; two that differ show that it lives."""
-        key = f"beat/{member}"
-        return self._store.get(key).decode() if self.has(key) else ""
+        return self._text(f"beat/{member}")
 
     def last_beats(self, members: Iterable[int]) -> dict[int, str]:
         """Return the last beat of each of these members that has beaten."""
@@ -295,6 +296,13 @@ class Channel:
     def read(self, keys: Sequence[str]) -> list[list[Entry]]:
         """Return the entries under each of these keys, which must be there."""
         return list(unpack_sealed(self._values(keys)))
+
+    def _text(self, key: str) -> str:
+        """Return what is under a key that is read again and again, or ''."""
+        if key not in self._seen and not self.has(key):
+            return ""
+        self._seen.add(key)
+        return self._store.get(key).decode()
 
     def _values(self, keys: Sequence[str]) -> list[bytes]:
         return self._store.multi_get(list(keys)) if keys else []

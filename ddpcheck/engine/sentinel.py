@@ -84,6 +84,7 @@ class Sentinel:
         self._spoken_for: set[int] = set()
         self._asked: set[int] = set()
         self._leader = ""
+        self._leader_is_gone = False
         self._leader_beat = ("", time.monotonic())
 
     def start(self) -> None:
@@ -217,6 +218,8 @@ class Sentinel:
         if news != self._news:
             self._news = news
             self._leader = self._channel.leader()
+            # Whoever tells a fate makes news.
+            self._leader_is_gone = bool(self._leader) and self._channel.has_fate(int(self._leader))
             self._meet_the_neighbours()
             if self._channel.has(ENDED):
                 return self._channel.read_message(ENDED, End)
@@ -290,11 +293,10 @@ class Sentinel:
         if seen != self._leader_beat[0]:
             self._leader_beat = (seen, now)
         silent_s = now - self._leader_beat[1]
-        gone = bool(leader) and self._channel.has_fate(int(leader))
-        if gone or silent_s > silence_s(self._post.deadline_s):
+        if self._leader_is_gone or silent_s > silence_s(self._post.deadline_s):
             self._leader_beat = (seen, now)
             if self._channel.succeed(leader, self._post.member):
-                self._leader = str(self._post.member)
+                self._leader, self._leader_is_gone = str(self._post.member), False
                 if leader:
                     self._channel.alarm()  # the one that led is among those that cannot go on
                 self._post.lead()
