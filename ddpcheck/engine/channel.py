@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import TypeVar
@@ -31,6 +31,8 @@ RAISED = "raised"
 INQUEST = "inquest"
 # Set by a rank that was asked to end, by its launcher or by Ctrl-C.
 STOP = "stop"
+# So many keys are read in one call: while the store puts an answer together, it hears nobody.
+READ_AT_ONCE_COUNT = 128
 SHORTEST_PAUSE_S = 0.002
 LONGEST_PAUSE_S = 0.02
 
@@ -295,7 +297,7 @@ class Channel:
 
     def read(self, keys: Sequence[str]) -> list[list[Entry]]:
         """Return the entries under each of these keys, which must be there."""
-        return list(unpack_sealed(self._values(keys)))
+        return list(unpack_sealed(self._blobs(keys)))
 
     def _text(self, key: str) -> str:
         """Return what is under a key that is read again and again, or ''."""
@@ -303,6 +305,11 @@ class Channel:
             return ""
         self._seen.add(key)
         return self._store.get(key).decode()
+
+    def _blobs(self, keys: Sequence[str]) -> Iterator[bytes]:
+        """Yield the value of each key; not all at once, for those of thousands of ranks are large."""
+        for at in range(0, len(keys), READ_AT_ONCE_COUNT):
+            yield from self._values(keys[at : at + READ_AT_ONCE_COUNT])
 
     def _values(self, keys: Sequence[str]) -> list[bytes]:
         return self._store.multi_get(list(keys)) if keys else []
