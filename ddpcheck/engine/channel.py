@@ -6,13 +6,19 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import msgspec
 from torch.distributed import DistStoreError
 
 from ddpcheck import jsontext
-from ddpcheck.engine.entries import Entry, pack, unpack_sealed
+from ddpcheck.engine.entries import (
+    Entry,
+    pack,
+    packed_for_store,
+    unpack_sealed,
+    unpacked_from_store,
+)
 from ddpcheck.launch.host import ARRIVALS, ENDED, PULSE
 from ddpcheck.launch.stores import Store
 from ddpcheck.measures.moments import Moments
@@ -248,7 +254,8 @@ class Channel:
 
     def tell(self, key: str, entries: Iterable[Entry]) -> None:
         """Write this process's entries."""
-        self._store.set(key, pack(entries).decode())
+        # The store takes bytes as it takes text, which its annotations do not say.
+        self._store.set(key, cast("str", packed_for_store(pack(entries))))
 
     def announce(self, key: str, message: object) -> None:
         """Write what every process waits for."""
@@ -309,7 +316,7 @@ class Channel:
     def _blobs(self, keys: Sequence[str]) -> Iterator[bytes]:
         """Yield the value of each key; not all at once, for those of thousands of ranks are large."""
         for at in range(0, len(keys), READ_AT_ONCE_COUNT):
-            yield from self._values(keys[at : at + READ_AT_ONCE_COUNT])
+            yield from map(unpacked_from_store, self._values(keys[at : at + READ_AT_ONCE_COUNT]))
 
     def _values(self, keys: Sequence[str]) -> list[bytes]:
         return self._store.multi_get(list(keys)) if keys else []
