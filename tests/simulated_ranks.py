@@ -28,9 +28,10 @@ from ddpcheck.check import Stage
 from ddpcheck.engine.channel import Channel, Decision, End
 from ddpcheck.engine.entries import Ended, Entry, Present, packed_for_store
 from ddpcheck.engine.leader import Task
+from ddpcheck.engine.plan import BEAT_S, slowness
 from ddpcheck.engine.rank import task_of
 from ddpcheck.engine.same_settings import settings_told
-from ddpcheck.engine.sentinel import BEAT_S, BRISK_RANKS, Post, Sentinel
+from ddpcheck.engine.sentinel import Post, Sentinel
 from ddpcheck.engine.signals import SignalMail
 from ddpcheck.engine.storeless import Storeless
 from ddpcheck.engine.whereabouts import Whereabouts
@@ -223,7 +224,7 @@ class Crowd:
     def __init__(self, ranks: Sequence[SimulatedRank], task: Task, world_size: int) -> None:
         self._ranks = ranks
         self._task = task
-        self._pace_s = BEAT_S * max(1.0, world_size / BRISK_RANKS)
+        self._pace_s = BEAT_S * slowness(world_size)
         self._beats = threading.Thread(target=self._beat)
 
     def live(self) -> None:

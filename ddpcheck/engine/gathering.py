@@ -12,7 +12,7 @@ from ddpcheck.engine.channel import INQUEST, STOP, Channel
 from ddpcheck.engine.comparing import Comparing
 from ddpcheck.engine.entries import Entry, Testified, has_ended
 from ddpcheck.engine.outcomes import testimony_told
-from ddpcheck.engine.plan import PAUSE_S, Step, silence_s
+from ddpcheck.engine.plan import BEAT_S, PAUSE_S, Step, silence_s, slowness
 from ddpcheck.engine.progress import show_apart
 from ddpcheck.measures.inquest import is_deadlock
 from ddpcheck.measures.testimony import NO_SIGN, State, Testimony
@@ -186,7 +186,9 @@ class Gathering:
         return any(now - since > silence_s(self._deadline_s) for _, since in self._beats.values())
 
     def _wait_for_the_living(self) -> None:
-        until = time.monotonic() + HEARING_S
+        # Those that beat less often hear of the inquest later, and the mute ones' neighbours again later.
+        late_s = BEAT_S * (slowness(len(self._members)) - 1)
+        until = time.monotonic() + HEARING_S + 2 * late_s
         waited_for = set(self._members.values())
         while waited_for and time.monotonic() < until:
             waited_for = {each for each in waited_for if self._channel.testimony_of(each) is None}

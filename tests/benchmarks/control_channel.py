@@ -46,7 +46,7 @@ from simulated_ranks import PATIENCE_S, Crowd, Job, SimulatedRank, words_of_all 
 from ddpcheck.catalogue import catalogue  # noqa: E402
 from ddpcheck.engine.channel import ASSIGNMENT, Channel  # noqa: E402
 from ddpcheck.engine.leader import Leader  # noqa: E402
-from ddpcheck.engine.sentinel import BEAT_S, BRISK_RANKS  # noqa: E402
+from ddpcheck.engine.plan import BEAT_S, slowness  # noqa: E402
 from ddpcheck.finding import Severity  # noqa: E402
 from ddpcheck.launch.host import ENDED, ask_no_name_server, host_beside  # noqa: E402
 from ddpcheck.launch.stores import Store  # noqa: E402
@@ -221,7 +221,7 @@ class Size(NamedTuple):
     @property
     def beats_share(self) -> float:
         """Return how many of the due beats came."""
-        pace_s = BEAT_S * max(1.0, self.ranks / BRISK_RANKS)
+        pace_s = BEAT_S * slowness(self.ranks)
         due = sum(each.alive_s for each in self.parts) / len(self.parts) / pace_s * self.ranks
         return sum(each.beats for each in self.parts) / due
 
