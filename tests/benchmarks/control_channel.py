@@ -27,12 +27,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import psutil
 import torch
@@ -41,15 +40,15 @@ FOLDER = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(FOLDER), str(FOLDER.parent)]
 
 from connections import free_port, wire_bytes  # noqa: E402
+from measured_leader import LeadersChannel, LeadingRank, Led, Mark  # noqa: E402
 from simulated_ranks import PATIENCE_S, Crowd, Job, SimulatedRank, words_of_all  # noqa: E402
 
 from ddpcheck.catalogue import catalogue  # noqa: E402
-from ddpcheck.engine.channel import ASSIGNMENT, Channel  # noqa: E402
+from ddpcheck.engine.channel import ASSIGNMENT  # noqa: E402
 from ddpcheck.engine.leader import Leader  # noqa: E402
 from ddpcheck.engine.plan import BEAT_S, slowness  # noqa: E402
 from ddpcheck.finding import Severity  # noqa: E402
 from ddpcheck.launch.host import ENDED, ask_no_name_server, host_beside  # noqa: E402
-from ddpcheck.launch.stores import Store  # noqa: E402
 from ddpcheck.report import Report  # noqa: E402
 
 LIMIT_S = 5.0
@@ -58,26 +57,6 @@ KB_BYTES = 1000
 # What grows with the ranks may be measured so much above a straight line.
 NOISE = 1.25
 fork = multiprocessing.get_context("fork")
-
-
-class Mark(NamedTuple):
-    """What the leader has taken when it announces something; ``store_s`` is the store's CPU time."""
-
-    what: str
-    at: float
-    leader_s: float
-    store_s: float
-    calls: int
-
-
-@dataclass
-class Led:
-    """What the leader's process measured."""
-
-    marks: list[Mark] = field(default_factory=list[Mark])
-    memory_mib: float = 0.0
-    verdict: str = ""
-    reasons: Sequence[str] = ()
 
 
 class Ranks(NamedTuple):
@@ -90,58 +69,6 @@ class Ranks(NamedTuple):
     beats: int
     alive_s: float
     codes: set[int]
-
-
-class Counting:
-    """A store that counts how often it is called."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self.calls = 0
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        method = getattr(self._store, name)
-
-        def call(*arguments: Any) -> Any:
-            self.calls += 1
-            return method(*arguments)
-
-        return call
-
-
-class LeadersChannel(Channel):
-    """Notes what has been taken by each announcement that ends something."""
-
-    def __init__(self, store: Store, host: psutil.Process, led: Led) -> None:
-        self._counting = Counting(store)
-        super().__init__(cast("Store", self._counting))
-        self._host = host
-        self._led = led
-        self.mark("began")
-
-    def mark(self, what: str) -> None:
-        """Note what has been taken so far."""
-        spent = self._host.cpu_times()
-        store_s = spent.user + spent.system
-        own_s = time.thread_time()
-        mark = Mark(what, time.monotonic(), own_s, store_s, self._counting.calls)
-        self._led.marks.append(mark)
-
-    def announce(self, key: str, message: object) -> None:
-        """Announce, and note it."""
-        super().announce(key, message)
-        if key in (ASSIGNMENT, ENDED) or key.startswith("decision/"):
-            self.mark(key.removeprefix("decision/"))
-
-
-class LeadingRank(SimulatedRank):
-    """Rank 0, which leads."""
-
-    leader: Leader
-
-    def leads(self) -> None:
-        """Lead."""
-        self.leader.start()
 
 
 def lead(job: Job, ready: Barrier, out: Connection) -> None:
@@ -282,7 +209,7 @@ def lines_of_steps(size: Size) -> list[str]:
 
 def growth(sizes: Sequence[Size]) -> list[str]:
     """Return, for each of what is bounded, whether it grew at most as the ranks did."""
-    first, last = sizes[0], sizes[-1]
+    first, last = sizes[-2:]
     ratio = last.ranks / first.ranks
     measured: dict[str, Callable[[Size], float]] = {
         "the longest stage": lambda size: max(each.at for each in size.stages),
@@ -320,7 +247,7 @@ def main() -> None:
         lines = [line_of(size), *(lines_of_steps(size) if options.stages else ())]
         print("\n".join([*lines, *size.led.reasons[:3]]), flush=True)
     if len(sizes) > 1:
-        times = sizes[-1].ranks / sizes[0].ranks
+        times = sizes[-1].ranks / sizes[-2].ranks
         print(f"{times:.0f} times the ranks; " + "; ".join(growth(sizes)))
 
 
