@@ -11,6 +11,7 @@ import hashlib
 import random
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -70,8 +71,8 @@ def host_of(rank: int) -> str:
     return f"node{rank // A_HOST:04d}"
 
 
-def entries_of(sample: Report, rank: int, world_size: int) -> Iterator[Entry]:
-    """Yield what one rank tells, from the first word to the last."""
+def entries_of(sample: Report, rank: int, world_size: int, *, odd: bool = True) -> Iterator[Entry]:
+    """Yield what one rank tells, from the first word to the last; ``odd``: three are."""
     yield Present(
         rank=rank,
         local_rank=rank % A_HOST,
@@ -83,13 +84,13 @@ def entries_of(sample: Report, rank: int, world_size: int) -> Iterator[Entry]:
         launcher="slurm",
         versions=sample.run.versions,
     )
-    own = _Own(rank, world_size)
+    own = _Own(rank, world_size, odd=odd)
     stage = ""
     for check in sample.checks:
         if check.stage not in ("ranks", stage):
             yield from [Ended(stage)] if stage else []
             stage = check.stage
-        if rank == LOST and stage == "rehearsal":
+        if odd and rank == LOST and stage == "rehearsal":
             testimony = Testimony(state=State.GONE, check=check.id, ended_by="SIGKILL", order=1)
             yield Began(check.id, 1.0)
             yield Testified(testimony)
@@ -108,7 +109,8 @@ def entries_of(sample: Report, rank: int, world_size: int) -> Iterator[Entry]:
 class _Own:
     """Makes the facts of the sample those of one rank."""
 
-    def __init__(self, rank: int, world_size: int) -> None:
+    def __init__(self, rank: int, world_size: int, *, odd: bool) -> None:
+        self._odd = odd
         self._rank = rank
         self._world_size = world_size
         self._random = random.Random(rank)
@@ -121,7 +123,7 @@ class _Own:
         told = [of_sample[rank] for rank in ranks]
         like = self._rank % len(told)
         own = self._varied(told[like], [each for at, each in enumerate(told) if at != like])
-        if check == VERSIONS and self._rank // A_HOST == ODD_HOST:
+        if self._odd and check == VERSIONS and self._rank // A_HOST == ODD_HOST:
             own["versions"]["torch"] = ODD_TORCH
         if check == LATE:
             self._turns(own["turns"])
@@ -147,7 +149,7 @@ class _Own:
         return self._leaf(value, others, name)
 
     def _leaf(self, value: Any, others: Sequence[Any], name: str) -> Any:
-        known = self._known(name)
+        known = self._known.get(name)
         if known is not None and type(known) is type(value):
             return known
         if all(each == value for each in others) and name not in OWN:
@@ -156,8 +158,9 @@ class _Own:
             return value * self._pace * self._random.uniform(1, 1.0001)
         return self._text(value, name) if isinstance(value, str) else value
 
-    def _known(self, name: str) -> Any:
-        """Return what a rank says of itself under this name, or None."""
+    @cached_property
+    def _known(self) -> dict[str, Any]:
+        """Return what a rank says of itself, by name."""
         return {
             "rank": str(self._rank),
             "RANK": str(self._rank),
@@ -174,7 +177,7 @@ class _Own:
             "devices": A_HOST,
             "current_device": self._rank % A_HOST,
             "pid": FIRST_PID + self._rank,
-        }.get(name)
+        }
 
     def _text(self, value: str, name: str) -> str:
         if name == "host":
@@ -191,7 +194,7 @@ class _Own:
 
     def _turns(self, turns: dict[str, Any]) -> None:
         # All wait for the straggler, and it for nobody.
-        late = self._rank == STRAGGLER
+        late = self._odd and self._rank == STRAGGLER
         wait_s = 0.0001 if late else LATE_S
         turns["wait_s"] = [wait_s * self._random.uniform(1, 1.01) for _ in turns["wait_s"]]
         if late:

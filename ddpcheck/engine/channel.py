@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from datetime import timedelta
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import msgspec
 from torch.distributed import DistStoreError
 
 from ddpcheck import jsontext
-from ddpcheck.engine.entries import Entry, pack, unpack_sealed
+from ddpcheck.engine.entries import (
+    Entry,
+    pack,
+    packed_for_store,
+    unpack_sealed,
+    unpacked_from_store,
+)
 from ddpcheck.launch.host import ARRIVALS, ENDED, PULSE
 from ddpcheck.launch.stores import Store
 from ddpcheck.measures.moments import Moments
@@ -20,12 +27,18 @@ from ddpcheck.secrecy.redaction import redacted
 
 T = TypeVar("T")
 
+# The seats, which the leader gives once the roll is called.
+ASSIGNMENT = "assignment"
+# Set with the seats, and with an end before them: what a rank waits for in the roll call.
+ROLL_IS_OVER = "roll-is-over"
 # Set by a rank whose work raised inside the process group: others may wait for it in vain.
 RAISED = "raised"
 # Set by the leader when the run cannot go on: every rank is to say where it is.
 INQUEST = "inquest"
 # Set by a rank that was asked to end, by its launcher or by Ctrl-C.
 STOP = "stop"
+# So many keys are read in one call: while the store puts an answer together, it hears nobody.
+READ_AT_ONCE_COUNT = 128
 SHORTEST_PAUSE_S = 0.002
 LONGEST_PAUSE_S = 0.02
 
@@ -71,6 +84,8 @@ class Channel:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        # No key is ever removed: what was there once need not be asked for again.
+        self._seen: set[str] = set()
 
     def arrive(self, present: Entry, pid: int, machine: str) -> int:
         """Tell who this process is and return its number in the order of arrival, from 0."""
@@ -92,13 +107,13 @@ class Channel:
     def members_on(self, machine: str, count: int) -> list[tuple[int, int]]:
         """Return the member number and pid of the first ``count`` that came on this machine."""
         keys = [f"on/{machine}/{place}" for place in range(count)]
-        values = self._store.multi_get([key for key in keys if self.has(key)])
+        values = self._values(self.those_there(keys))
         pairs = [value.decode().split() for value in values]
         return [(int(member), int(pid)) for member, pid in pairs]
 
     def leader(self) -> str:
         """Return the number of the member that leads, or ''."""
-        return self._store.get("leader").decode() if self.has("leader") else ""
+        return self._text("leader")
 
     def succeed(self, leader: str, member: int) -> bool:
         """Return whether this member leads from now on, in place of ``leader``; '' is nobody."""
@@ -117,8 +132,14 @@ class Channel:
 
     def last_beat(self, member: int | str) -> str:
         """Return the member's last beat, or ''; two that differ show that it lives."""
-        key = f"beat/{member}"
-        return self._store.get(key).decode() if self.has(key) else ""
+        return self._text(f"beat/{member}")
+
+    def last_beats(self, members: Iterable[int]) -> dict[int, str]:
+        """Return the last beat of each of these members that has beaten."""
+        keys = {f"beat/{member}": member for member in members}
+        here = self.those_there(list(keys))
+        beats = zip(here, self._values(here), strict=True)
+        return {keys[key]: beat.decode() for key, beat in beats}
 
     def next_in_order(self) -> int:
         """Return the next number, from 1, in the order of all ranks' ends and exceptions."""
@@ -220,13 +241,27 @@ class Channel:
         """Return whether the key is there, without waiting."""
         return self._store.check([key])
 
+    def those_there(self, keys: Sequence[str]) -> list[str]:
+        """Return those of the keys that are there, in their order, without waiting.
+
+        The store tells of many keys only whether all are there: where they are that is one question, and
+        each that is missing takes a few more.
+        """
+        if not keys or self._store.check(list(keys)):
+            return list(keys)
+        half = len(keys) // 2
+        return [*self.those_there(keys[:half]), *self.those_there(keys[half:])] if half else []
+
     def tell(self, key: str, entries: Iterable[Entry]) -> None:
         """Write this process's entries."""
-        self._store.set(key, pack(entries).decode())
+        # The store takes bytes as it takes text, which its annotations do not say.
+        self._store.set(key, cast("str", packed_for_store(pack(entries))))
 
     def announce(self, key: str, message: object) -> None:
         """Write what every process waits for."""
         self._store.set(key, jsontext.encode(message).decode())
+        if key in (ASSIGNMENT, ENDED):
+            self._store.set(ROLL_IS_OVER, "")
         self._make_news()
 
     def hear(self, key: str, kind: type[T], timeout_s: float) -> T | None:
@@ -237,13 +272,15 @@ class Channel:
             return None
         return self.read_message(key, kind)
 
-    def hear_or_end(self, key: str, kind: type[T], timeout_s: float) -> T | None:
-        """Return the announcement, or None when the run ends, or ``timeout_s`` does, before it."""
-        until = time.monotonic() + timeout_s
-        while not self.poll([key], LONGEST_PAUSE_S):
-            if self.has(ENDED) or time.monotonic() > until:
-                return None
-        return self.read_message(key, kind)
+    def hear_seats(self, timeout_s: float) -> Assignment | None:
+        """Return the seats, or None when the run ends, or ``timeout_s`` does, before them.
+
+        Waits in the store: a thousand ranks that asked it again and again would keep it busy while the
+        others arrive.
+        """
+        with suppress(DistStoreError):
+            self._store.wait([ROLL_IS_OVER], timedelta(seconds=timeout_s))
+        return self.read_message(ASSIGNMENT, Assignment) if self.has(ASSIGNMENT) else None
 
     def read_message(self, key: str, kind: type[T]) -> T:
         """Return the announcement, which must be there."""
@@ -267,7 +304,22 @@ class Channel:
 
     def read(self, keys: Sequence[str]) -> list[list[Entry]]:
         """Return the entries under each of these keys, which must be there."""
-        return list(unpack_sealed(self._store.multi_get(list(keys)))) if keys else []
+        return list(unpack_sealed(self._blobs(keys)))
+
+    def _text(self, key: str) -> str:
+        """Return what is under a key that is read again and again, or ''."""
+        if key not in self._seen and not self.has(key):
+            return ""
+        self._seen.add(key)
+        return self._store.get(key).decode()
+
+    def _blobs(self, keys: Sequence[str]) -> Iterator[bytes]:
+        """Yield the value of each key; not all at once, for those of thousands of ranks are large."""
+        for at in range(0, len(keys), READ_AT_ONCE_COUNT):
+            yield from map(unpacked_from_store, self._values(keys[at : at + READ_AT_ONCE_COUNT]))
+
+    def _values(self, keys: Sequence[str]) -> list[bytes]:
+        return self._store.multi_get(list(keys)) if keys else []
 
     def _make_news(self) -> None:
         self._store.add("news", 1)

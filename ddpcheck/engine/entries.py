@@ -1,5 +1,6 @@
 """What ranks tell: the same entries travel over the channel and into the rank files."""
 
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -95,6 +96,11 @@ class Testified(msgspec.Struct, frozen=True, tag="testified"):
     testimony: Testimony
 
 
+# Higher ones take six times as long, and save as much.
+LEVEL = 1
+# What fits into one packet is left as it is.
+SHORT_BYTES = 1024
+
 Entry: TypeAlias = Present | Began | Measured | Skipped | Crashed | Refused | Ended | Testified
 
 
@@ -115,6 +121,21 @@ _sealing_decoder = msgspec.json.Decoder(
 def pack(entries: Iterable[Entry]) -> bytes:
     """Return the entries as JSON lines, without secrets: they go to files and other ranks."""
     return b"".join(jsontext.encode(entry) + b"\n" for entry in redacted(list(entries)))
+
+
+def packed_for_store(lines: bytes) -> bytes:
+    """Return lines of entries as they travel: compressed, where there are many.
+
+    The store holds those of all ranks, and hands each on once: of thousands that is what takes it longest.
+    """
+    return zlib.compress(lines, LEVEL) if len(lines) > SHORT_BYTES else lines
+
+
+def unpacked_from_store(told: bytes) -> bytes:
+    """Return the lines that were packed; what is no such thing, as it is."""
+    with suppress(zlib.error):
+        return told if told.startswith(b"{") else zlib.decompress(told)
+    return told
 
 
 def unpack(lines: bytes) -> Iterator[Entry]:

@@ -12,7 +12,7 @@ from ddpcheck.engine.channel import INQUEST, STOP, Channel
 from ddpcheck.engine.comparing import Comparing
 from ddpcheck.engine.entries import Entry, Testified, has_ended
 from ddpcheck.engine.outcomes import testimony_told
-from ddpcheck.engine.plan import PAUSE_S, Step, silence_s
+from ddpcheck.engine.plan import BEAT_S, PAUSE_S, Step, silence_s, slowness
 from ddpcheck.engine.progress import show_apart
 from ddpcheck.measures.inquest import is_deadlock
 from ddpcheck.measures.testimony import NO_SIGN, State, Testimony
@@ -60,7 +60,8 @@ class Gathering:
         """
         keys = {seat: f"{step.stage.value}/{seat}" for seat in self._members}
         whole = self._await(list(keys.values()), step)
-        here = [seat for seat, key in keys.items() if whole or self._channel.has(key)]
+        late = set() if whole else set(self._without(list(keys.values())))
+        here = [seat for seat in keys if seat not in late]
         told = dict(zip(here, self._channel.read([keys[seat] for seat in here]), strict=True))
         return told, [seat for seat, each in told.items() if not has_ended(each, step.stage.value)]
 
@@ -138,16 +139,17 @@ class Gathering:
 
     def _without(self, keys: Sequence[str]) -> list[int]:
         """Return the seats whose key is not there yet."""
-        pairs = zip(self._members, keys, strict=True)
-        return [seat for seat, key in pairs if not self._channel.has(key)]
+        here = set(self._channel.those_there(keys))
+        return [seat for seat, key in zip(self._members, keys, strict=True) if key not in here]
 
     def _have_looked_again(self, seats: Sequence[int]) -> bool:
         """Return whether each has looked at its script since all seemed to stand.
 
         One that stood may have gone on, and be about to tell. It beats before each look.
         """
+        beats = self._channel.last_beats(self.members_of(seats))
         for seat in seats:
-            beat = self._channel.last_beat(self._members[seat])
+            beat = beats.get(self._members[seat], "")
             known, count = self._looks.get(seat, (beat, 0))
             self._looks[seat] = (beat, count + (beat != known))
         return all(self._looks[seat][1] >= LOOKS_COUNT for seat in seats)
@@ -176,14 +178,17 @@ class Gathering:
         if now - self._looked < BEATS_S:
             return False
         self._looked = now
+        beats = self._channel.last_beats(self._members.values())
         for seat, member in self._members.items():
-            beat = self._channel.last_beat(member)
+            beat = beats.get(member, "")
             if seat not in self._beats or self._beats[seat][0] != beat:
                 self._beats[seat] = (beat, now)
         return any(now - since > silence_s(self._deadline_s) for _, since in self._beats.values())
 
     def _wait_for_the_living(self) -> None:
-        until = time.monotonic() + HEARING_S
+        # Those that beat less often hear of the inquest later, and the mute ones' neighbours again later.
+        late_s = BEAT_S * (slowness(len(self._members)) - 1)
+        until = time.monotonic() + HEARING_S + 2 * late_s
         waited_for = set(self._members.values())
         while waited_for and time.monotonic() < until:
             waited_for = {each for each in waited_for if self._channel.testimony_of(each) is None}

@@ -19,7 +19,7 @@ import msgspec
 from ddpcheck.check import Check, Stage
 from ddpcheck.engine.against import against_baseline
 from ddpcheck.engine.assembly import Ranks, build_report, hosts_of, judge_testimonies
-from ddpcheck.engine.channel import Assignment, Channel, Decision, End
+from ddpcheck.engine.channel import ASSIGNMENT, Assignment, Channel, Decision, End
 from ddpcheck.engine.entries import Crashed, Ended, Entry, Present, Refused
 from ddpcheck.engine.gathering import Gathering
 from ddpcheck.engine.judging import (
@@ -48,7 +48,6 @@ OnReport = Callable[[Report, Path], None]
 
 # Whoever starts ranks for these tells how they ended.
 EXITS_ARE_TOLD = ("ddpcheck", "script")
-ASSIGNMENT = "assignment"
 RUN = "run"
 # The first leader to come this far reports, and no other.
 REPORTING = "reporting"

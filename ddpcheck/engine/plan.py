@@ -41,6 +41,9 @@ BUDGETS = {
 
 # A user's own training takes as long as it takes.
 UNBOUNDED_S = 30 * 24 * 3600.0
+BEAT_S = 0.2
+# The store serves so many ranks at that pace; more beat less often.
+BRISK_RANKS = 512
 # A rank that held the GIL throughout is found so late after its deadline.
 SILENCE_SLACK_S = 0.3
 # A loop that took so much longer than its pause was not running: the machine slept, say.
@@ -92,6 +95,11 @@ def probe_deadline_s(base_s: float, profile: Profile, world_size: int) -> float:
     time of a few, a million (or a mistyped WORLD_SIZE) eleven times.
     """
     return base_s * DEADLINE_SCALE[profile] * (1 + math.log2(1 + world_size / 1024))
+
+
+def slowness(world_size: int) -> float:
+    """Return how many times as long so many ranks pause between two questions to the store, 1 for few."""
+    return max(1.0, world_size / BRISK_RANKS)
 
 
 def silence_s(deadline_s: float) -> float:

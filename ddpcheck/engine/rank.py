@@ -22,7 +22,7 @@ from ddpcheck.engine.channel import Assignment, Channel, End
 from ddpcheck.engine.chosen import chosen
 from ddpcheck.engine.entries import Journal
 from ddpcheck.engine.group import presence
-from ddpcheck.engine.leader import ASSIGNMENT, Leader, OnReport, Task
+from ddpcheck.engine.leader import Leader, OnReport, Task
 from ddpcheck.engine.lookout import Lookout
 from ddpcheck.engine.neighbours import machine
 from ddpcheck.engine.plan import Step, probe_deadline_s, steps_of, steps_of_watching
@@ -222,7 +222,7 @@ class Rank:
         # The first that leads may be lost in the roll call, and so may its successor.
         roll_s = max(3 * self._task.deadline_s, self._task.muster.start_s)
         patience_s = roll_s + LEADER_SLACK_S
-        assignment = self._channel.hear_or_end(ASSIGNMENT, Assignment, patience_s)
+        assignment = self._channel.hear_seats(patience_s)
         if assignment is None:
             end = self._channel.hear(ENDED, End, LEADER_SLACK_S)
             return end.exit_code if end else self._no_verdict()

@@ -86,7 +86,7 @@ class RollCall:
         """Return who has told its name so far, in the order of arrival."""
         names = self._names()
         self._channel.poll(names, NAME_S)
-        told = self._channel.read([name for name in names if self._channel.has(name)])
+        told = self._channel.read(self._channel.those_there(names))
         return [entry for entries in told for entry in entries if isinstance(entry, Present)]
 
     def _all_came(self) -> bool:

@@ -13,7 +13,7 @@ from ddpcheck.engine.channel import INQUEST, RAISED, STOP, Channel, End
 from ddpcheck.engine.entries import Journal, Testified
 from ddpcheck.engine.neighbours import Neighbour, Neighbours, exit_of
 from ddpcheck.engine.outcomes import testimony_on_files
-from ddpcheck.engine.plan import PAUSE_S, silence_s
+from ddpcheck.engine.plan import BEAT_S, PAUSE_S, silence_s, slowness
 from ddpcheck.engine.signals import SignalMail
 from ddpcheck.engine.stacks import answer_here
 from ddpcheck.engine.storeless import Storeless, leave_at_once
@@ -22,9 +22,6 @@ from ddpcheck.errors import ExitCode
 from ddpcheck.launch.host import ENDED
 from ddpcheck.measures.testimony import State, Testimony
 
-BEAT_S = 0.2
-# The store serves so many ranks at that pace; more beat less often.
-BRISK_RANKS = 512
 # After the verdict a rank has this long to leave by itself: it may close NCCL, or be stuck.
 LEAVE_S = 1.5
 LONG_S = 3600.0
@@ -84,6 +81,7 @@ class Sentinel:
         self._spoken_for: set[int] = set()
         self._asked: set[int] = set()
         self._leader = ""
+        self._leader_is_gone = False
         self._leader_beat = ("", time.monotonic())
 
     def start(self) -> None:
@@ -130,14 +128,14 @@ class Sentinel:
 
     def _watch(self) -> End | None:
         """Return the end of the run, or None when the main thread has left before it."""
-        beat_s = BEAT_S * max(1.0, self._post.world_size / BRISK_RANKS)
+        beat_s = BEAT_S * slowness(self._post.world_size)
         last = time.monotonic()
         while True:
             left_s = min(beat_s, self._where.until - time.monotonic())
             if self._where.overran and self._told_of == self._where.entered:
                 left_s = beat_s
             if self._asked_at:
-                left_s = HEARING_BEAT_S
+                left_s = HEARING_BEAT_S * slowness(self._post.world_size)
             descriptors = [self._where.retirement, *self._neighbours.descriptors]
             ready = self._mail.wait(descriptors, left_s)
             if self._where.retirement in ready:
@@ -217,6 +215,8 @@ class Sentinel:
         if news != self._news:
             self._news = news
             self._leader = self._channel.leader()
+            # Whoever tells a fate makes news.
+            self._leader_is_gone = bool(self._leader) and self._channel.has_fate(int(self._leader))
             self._meet_the_neighbours()
             if self._channel.has(ENDED):
                 return self._channel.read_message(ENDED, End)
@@ -252,7 +252,10 @@ class Sentinel:
                 self._post.journal.write([Testified(testimony)])
         asked_s = time.monotonic() - self._asked_at
         for neighbour in self._neighbours.living() if asked_s > PATIENCE_S else ():
-            if neighbour.member in self._spoken_for or self._channel.has_spoken(neighbour.member):
+            if neighbour.member in self._spoken_for:
+                continue
+            if self._channel.has_spoken(neighbour.member):
+                self._spoken_for.add(neighbour.member)
                 continue
             seen = self._seen_of(neighbour)
             if seen.state is not State.SILENT or asked_s > MUTE_S:
@@ -290,11 +293,10 @@ class Sentinel:
         if seen != self._leader_beat[0]:
             self._leader_beat = (seen, now)
         silent_s = now - self._leader_beat[1]
-        gone = bool(leader) and self._channel.has_fate(int(leader))
-        if gone or silent_s > silence_s(self._post.deadline_s):
+        if self._leader_is_gone or silent_s > silence_s(self._post.deadline_s):
             self._leader_beat = (seen, now)
             if self._channel.succeed(leader, self._post.member):
-                self._leader = str(self._post.member)
+                self._leader, self._leader_is_gone = str(self._post.member), False
                 if leader:
                     self._channel.alarm()  # the one that led is among those that cannot go on
                 self._post.lead()

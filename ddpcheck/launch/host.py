@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import resource
 import signal
 import socket
 import time
@@ -43,6 +45,8 @@ def host_for_parent(listener: socket.socket, parent: Connection) -> None:
     """
     for number in REQUESTS_TO_END:
         signal.signal(number, signal.SIG_IGN)
+    ask_no_name_server()
+    take_all_connections()
     port: int = listener.getsockname()[1]
     store = TCPStore(
         "127.0.0.1",
@@ -55,6 +59,26 @@ def host_for_parent(listener: socket.socket, parent: Connection) -> None:
         while True:
             pid, ended_by = parent.recv()
             store.set(f"{KEYS}/0/exit/{pid}", ended_by)
+
+
+def ask_no_name_server() -> None:
+    """Have this process look up names in /etc/hosts alone, for as long as it lives.
+
+    torch's store looks up the name of each client's address as it connects, for its log, in the one
+    thread that serves all: where no name server answers, everybody waits seconds for each rank.
+    """
+    with suppress(AttributeError, OSError):  # another C library than glibc
+        getattr(ctypes.CDLL(None), "__nss_configure_lookup")(b"hosts", b"files")
+
+
+def take_all_connections() -> None:
+    """Let this process hold as many connections as the system allows: each rank has three.
+
+    The usual soft limit of 1024 descriptors is too few for 350 ranks.
+    """
+    with suppress(OSError, ValueError):
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def host_beside(who: Identity, timeout_s: float) -> bool:
@@ -83,6 +107,8 @@ def _be_host(who: Identity, timeout_s: float, answer: int) -> NoReturn:
         Path("/proc/self/comm").write_text(STORE_NAME)
     # Whoever reads the rank's output must not wait for this process.
     null = os.open(os.devnull, os.O_RDWR)
+    ask_no_name_server()
+    take_all_connections()
     for standard in range(3):
         os.dup2(null, standard)
     try:

@@ -10,7 +10,7 @@ import pytest
 from torch._C._distributed_c10d import HashStore, PrefixStore
 
 from ddpcheck import jsontext
-from ddpcheck.engine.channel import STOP, Assignment, Channel, Decision, End
+from ddpcheck.engine.channel import ASSIGNMENT, STOP, Assignment, Channel, Decision, End
 from ddpcheck.engine.entries import Began, Ended, Measured, Present
 from ddpcheck.launch.host import ENDED
 from ddpcheck.measures.testimony import State, Testimony
@@ -19,6 +19,9 @@ SOON_S = 0.02
 MEMBERS = 8
 HERE = "boot/1"
 GONE = Testimony(state=State.GONE, check="network/a", ended_by="SIGKILL", order=1)
+SEATS = Assignment(
+    run_id="ddpcheck-1", run_dir="/r", backend="gloo", seats=[0], deadline_s=1.0, complete=True
+)
 BUSY = Testimony(state=State.BUSY, check="network/a", stack="train.py")
 
 NEWS: dict[str, Callable[[Channel], object]] = {
@@ -324,30 +327,28 @@ def test_a_poll_ends_when_the_last_key_comes(store: HashStore) -> None:
 @pytest.mark.parametrize(
     ("said", "heard"),
     [
-        pytest.param({"decision": Decision(go=True)}, Decision(go=True), id="the announcement"),
+        pytest.param({ASSIGNMENT: SEATS}, SEATS, id="the seats"),
         pytest.param({ENDED: End(4)}, None, id="the end"),
-        pytest.param({ENDED: End(4), "decision": Decision(go=True)}, Decision(go=True), id="both"),
+        pytest.param({ENDED: End(4), ASSIGNMENT: SEATS}, SEATS, id="both"),
     ],
 )
-def test_who_waits_for_an_announcement_is_told_of_the_end(
-    channel: Channel, said: dict[str, object], heard: Decision | None
+def test_who_waits_for_the_seats_is_told_of_the_end(
+    channel: Channel, said: dict[str, object], heard: Assignment | None
 ) -> None:
     for key, message in said.items():
         channel.announce(key, message)
-    assert channel.hear_or_end("decision", Decision, 30.0) == heard
+    assert channel.hear_seats(30.0) == heard
 
 
-def test_who_waits_for_an_announcement_or_the_end_waits_no_longer_than_it_would(
-    channel: Channel,
-) -> None:
+def test_who_waits_for_the_seats_or_the_end_waits_no_longer_than_it_would(channel: Channel) -> None:
     started = time.monotonic()
-    assert channel.hear_or_end("decision", Decision, SOON_S) is None
+    assert channel.hear_seats(SOON_S) is None
     assert SOON_S <= time.monotonic() - started < 5.0
 
 
 def test_an_end_that_comes_while_one_waits_ends_the_waiting(store: HashStore) -> None:
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(Channel(store).hear_or_end, "decision", Decision, 30.0)
+        waiting = pool.submit(Channel(store).hear_seats, 30.0)
         Channel(store).announce(ENDED, End(1))
         assert waiting.result() is None
 
