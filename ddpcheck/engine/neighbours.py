@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 import signal
 import socket
 from collections.abc import Iterable
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import psutil
 
+from ddpcheck.engine.descriptors import with_news
 from ddpcheck.engine.stacks import ASK, answers
 from ddpcheck.launch.endings import ending
 from ddpcheck.measures.testimony import State
@@ -55,7 +55,7 @@ class HeldProcess:
     @property
     def state(self) -> State:
         """Return how the process stands, as the kernel sees it: silent when it lives."""
-        if self.descriptor is not None and select.select([self.descriptor], [], [], 0.0)[0]:
+        if self.descriptor is not None and with_news([self.descriptor], 0.0):
             return State.GONE
         try:
             status = psutil.Process(self.pid).status()

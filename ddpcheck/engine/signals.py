@@ -7,10 +7,10 @@ is in a collective. What the C-level handler writes to a descriptor, any thread 
 from __future__ import annotations
 
 import os
-import select
 import signal
 from types import FrameType
 
+from ddpcheck.engine.descriptors import with_news
 from ddpcheck.launch.endings import REQUESTS_TO_END
 
 
@@ -32,8 +32,7 @@ class SignalMail:
 
     def wait(self, descriptors: list[int], timeout_s: float) -> list[int]:
         """Return which of these descriptors, or of this mail, have news within ``timeout_s``."""
-        ready, _, _ = select.select([self._reader, *descriptors], [], [], max(0.0, timeout_s))
-        return ready
+        return with_news([self._reader, *descriptors], timeout_s)
 
     def read(self) -> str:
         """Return the name of a signal that has come since the last call, or ''.
