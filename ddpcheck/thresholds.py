@@ -12,11 +12,11 @@ the catalogue's own module stays as it is.
 from __future__ import annotations
 
 import ast
+import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib.abc import InspectLoader
 from importlib.util import module_from_spec, spec_from_file_location
-from inspect import get_annotations
 from math import isfinite
 from types import CodeType, ModuleType
 from typing import Annotated, Any, get_origin
@@ -118,14 +118,18 @@ def _assignments(tree: ast.Module) -> Iterator[tuple[str, ast.Assign | ast.AnnAs
 def _source(module: ModuleType) -> str:
     """Return a module's source, or '' where there is none to read."""
     loader = module.__spec__.loader if module.__spec__ else None
-    found = loader.get_source(module.__name__) if isinstance(loader, InspectLoader) else None
-    return found or ""
+    if isinstance(loader, InspectLoader):
+        return loader.get_source(module.__name__) or ""
+    # pytest, where ddpcheck is installed as its plug-in, has a loader that cannot tell.
+    with suppress(OSError, TypeError):
+        return inspect.getsource(module)
+    return ""
 
 
 def _annotation(module: ModuleType, name: str) -> object:
     # Names that only a type checker imports cannot be looked up: then the value's type counts.
     with suppress(NameError):
-        return get_annotations(module, eval_str=True).get(name)
+        return inspect.get_annotations(module, eval_str=True).get(name)
     return None
 
 

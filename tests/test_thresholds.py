@@ -76,6 +76,16 @@ def test_numbers_with_a_unit_are_thresholds(check: Check) -> None:
     }
 
 
+def test_a_loader_that_cannot_tell_the_source_does_not_matter(
+    check: Check, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That of pytest, say, which loads all of ddpcheck where it is installed as a plug-in."""
+    assert isinstance(check.module, ModuleType)
+    monkeypatch.setattr(check.module.__spec__, "loader", object())
+    assert thresholds_of(check)["WARM_S"] == 2
+    assert thresholds_of(with_thresholds(check, {"WARM_S": 3}))["WARM_S"] == 3
+
+
 def test_a_module_without_a_file_has_none() -> None:
     module = ModuleType("checks.sea.salt", MANUAL.strip('"\n'))
     vars(module).update(Facts=check_named("ranks/lost").facts_type, judge=list, SALT_RATIO=1.0)
