@@ -36,10 +36,10 @@ def test_a_process_is_seen_to_live_and_to_have_gone() -> None:
         held = HeldProcess(process.pid)
         assert held.open()
         assert (held.descriptor or 0) > BEYOND
-        assert held.state is State.SILENT
+        before = held.state
         process.kill()
         assert with_news([held.descriptor or 0], 10.0) == [held.descriptor]
-        assert held.state is State.GONE
+        assert (before, held.state) == (State.SILENT, State.GONE)
         held.close()
 
 
