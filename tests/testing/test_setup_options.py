@@ -25,8 +25,8 @@ def test_here():
     ("option", "told"),
     [
         ("--setup-plan", "SETUP    F thing (fixtures used: ddpcheck_world)"),
-        ("--setup-only", "--setup-plan names them"),
-        ("--collect-only", "2 tests collected"),
+        pytest.param("--setup-only", "--setup-plan names them", marks=pytest.mark.thorough),
+        pytest.param("--collect-only", "2 tests collected", marks=pytest.mark.thorough),
     ],
 )
 def test_nothing_runs(tmp_path: Path, option: str, told: str) -> None:
