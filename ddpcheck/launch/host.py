@@ -105,10 +105,10 @@ def _be_host(who: Identity, timeout_s: float, answer: int) -> NoReturn:
     rank = os.getppid()
     with suppress(OSError):  # not where /proc is read-only; it is only for whoever looks
         Path("/proc/self/comm").write_text(STORE_NAME)
-    # Whoever reads the rank's output must not wait for this process.
-    null = os.open(os.devnull, os.O_RDWR)
     ask_no_name_server()
     take_all_connections()
+    # Whoever reads the rank's output must not wait for this process.
+    null = os.open(os.devnull, os.O_RDWR)
     for standard in range(3):
         os.dup2(null, standard)
     try:

@@ -63,11 +63,12 @@ def train(
         tokens += count_predictions(batch) * trainer.parallel.data.size
         stopping = vote.is_to_stop(step, asked=alongside.asked_to_stop())
         saving = stopping or is_saved(step, trainer.steps, alongside.save_every)
-        if saving or is_point(step, trainer.steps):
-            loss = trainer.everyone.sum(part)
-            losses.append((step, loss))
-            if alongside.progress is not None:
-                alongside.progress.show(step, tokens, loss)
+        if not (saving or is_point(step, trainer.steps)):
+            continue
+        loss = trainer.everyone.sum(part)
+        losses.append((step, loss))
+        if alongside.progress is not None:
+            alongside.progress.show(step, tokens, loss)
         if saving:
             # Writing is not training: it would make the speed depend on the disk.
             with watch.paused():
