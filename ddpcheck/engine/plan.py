@@ -6,38 +6,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import NamedTuple
 
 from ddpcheck.check import Check, Profile, Stage
 
 # What a profile does to every deadline: a full run measures about eight times as much.
 DEADLINE_SCALE = {Profile.QUICK: 1.0, Profile.STANDARD: 1.0, Profile.FULL: 8.0}
-
-
-class Work(NamedTuple):
-    """What one rank does: calls of groups, the bytes they take in and out, and the target's training."""
-
-    collectives: int
-    bytes: int
-    passes: int
-    steps: int
-
-
-# The most that a stage does in the default profile on two gloo ranks. A preflight is run before every
-# job only as long as it takes no longer than the launcher's own start, and what it takes on a machine
-# as small as a CI service's is these, which are the same however busy it is; tests/engine/test_budgets.py
-# counts them. Who needs more of them raises the number here, with the reason; the stages before these
-# have no group.
-BUDGETS = {
-    # 951 calls, at some 2 ms each on two busy cores, with 484 MB: one or two for each of the 304 cases of
-    # wrong-values, which have all dtypes and ops of an all-reduce, and of the 96 of wrong-at-times; and 308
-    # that low-bandwidth times, 20 goes of each collective in two sizes where the machine is fast, with
-    # 415 MB. The others have some tens each: one more like those fits, and no more sizes or goes.
-    Stage.COLLECTIVES: Work(collectives=1000, bytes=500_000_000, passes=0, steps=0),
-    # 4 steps are rehearsed; the split takes 2 to warm up, and 4 with and 4 without synchronization. The
-    # other 17 passes make gradients alone: for no_sync, for one process in float64, and for bf16.
-    Stage.REHEARSAL: Work(collectives=0, bytes=0, passes=32, steps=14),
-}
 
 # A user's own training takes as long as it takes.
 UNBOUNDED_S = 30 * 24 * 3600.0

@@ -4,12 +4,37 @@ from __future__ import annotations
 
 import json
 import re
+from typing import NamedTuple
 
 import pytest
 from real_ranks import run, target
 
 from ddpcheck.check import Stage
-from ddpcheck.engine.plan import BUDGETS, Work
+
+
+class Work(NamedTuple):
+    """What one rank does: calls of groups, the bytes they take in and out, and the target's training."""
+
+    collectives: int
+    bytes: int
+    passes: int
+    steps: int
+
+
+# The most that a stage does in the default profile on two gloo ranks. A preflight is run before every
+# job only as long as it takes no longer than the launcher's own start, and on a machine as small as a CI
+# service's it is these that take the time: they are the same however busy it is. A stage's checks are
+# counted together; who needs more raises the number here, with the reason. Earlier stages have no group.
+BUDGETS = {
+    # 951 calls, at some 2 ms each on two busy cores, with 484 MB: one or two for each of the 304 cases of
+    # wrong-values, which have all dtypes and ops of an all-reduce, and of the 96 of wrong-at-times; and 308
+    # that low-bandwidth times, 20 goes of each collective in two sizes where the machine is fast, with
+    # 415 MB. The others have some tens each: one more like those fits, and no more sizes or goes.
+    Stage.COLLECTIVES: Work(collectives=1000, bytes=500_000_000, passes=0, steps=0),
+    # 4 steps are rehearsed; the split takes 2 to warm up, and 4 with and 4 without synchronization. The
+    # other 17 passes make gradients alone: for no_sync, for one process in float64, and for bf16.
+    Stage.REHEARSAL: Work(collectives=0, bytes=0, passes=32, steps=14),
+}
 
 LINE = re.compile(r"^work (\{.*\})$", re.MULTILINE)
 NOTHING = Work(0, 0, 0, 0)
@@ -45,7 +70,7 @@ def test_a_stage_keeps_to_its_budget(stage: Stage, done: dict[Stage, list[Work]]
             for what, did, may in zip(Work._fields, work, BUDGETS[stage], strict=True)
             if did > may
         }
-        assert over == {}, "done, and the budget in ddpcheck/engine/plan.py"
+        assert over == {}, "done, and the budget above"
 
 
 @pytest.mark.parametrize("stage", BUDGETS)
