@@ -21,7 +21,7 @@ from ddpcheck.testing.errands import Called, Done, Errand, Phase, Unable, Warned
 from ddpcheck.testing.pool import Pool, Rank
 from ddpcheck.testing.standing import LOOK_S, Standing, stands_now, told
 
-# Once a rank has failed, the others have this long: their peer is gone, which gloo tells at once.
+# Once ranks have failed and gone, the others have this long: gloo tells them at once.
 GRACE_S = 5.0
 BACKENDS = ("auto", "gloo", "nccl")
 
@@ -149,7 +149,8 @@ class Session:
             if self.outcome.has_failed():
                 # Those that have come to their end leave the group, which others may wait in.
                 self._let_go_on(ranks)
-                until = min(until, time.monotonic() + GRACE_S)
+                if self._failed_have_gone(ranks):
+                    until = min(until, time.monotonic() + GRACE_S)
             left = self._still_in_the_body(ranks)
             over = time.monotonic() > until
             if left and (over or standing.is_hopeless(self._at_the_end(), left)):
@@ -162,6 +163,11 @@ class Session:
             self._let_go.add(number)
             with suppress(OSError):  # it is gone, which will be heard
                 ranks[number].connection.send("all have called")
+
+    def _failed_have_gone(self, ranks: list[Rank]) -> bool:
+        """Return whether others can have heard of it: not while fixtures are taken down, say."""
+        failed = [number for number, how in self.outcome.called.items() if how == "failed"]
+        return not any(ranks[number].process.is_alive() for number in failed)
 
     def _until_all_are_done(self, ranks: list[Rank]) -> None:
         """Wait for what comes after the body: fixtures that are taken down."""
