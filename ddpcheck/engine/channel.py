@@ -113,7 +113,7 @@ class Channel:
 
     def leader(self) -> str:
         """Return the number of the member that leads, or ''."""
-        return self._text("leader")
+        return self.heard("leader")
 
     def succeed(self, leader: str, member: int) -> bool:
         """Return whether this member leads from now on, in place of ``leader``; '' is nobody."""
@@ -132,7 +132,7 @@ class Channel:
 
     def last_beat(self, member: int | str) -> str:
         """Return the member's last beat, or ''; two that differ show that it lives."""
-        return self._text(f"beat/{member}")
+        return self.heard(f"beat/{member}")
 
     def last_beats(self, members: Iterable[int]) -> dict[int, str]:
         """Return the last beat of each of these members that has beaten."""
@@ -235,7 +235,10 @@ class Channel:
 
     def heard(self, key: str) -> str:
         """Return a plain text, or '' when nobody has written it."""
-        return self._store.get(key).decode() if self.has(key) else ""
+        if key not in self._seen and not self.has(key):
+            return ""
+        self._seen.add(key)
+        return self._store.get(key).decode()
 
     def has(self, key: str) -> bool:
         """Return whether the key is there, without waiting."""
@@ -305,13 +308,6 @@ class Channel:
     def read(self, keys: Sequence[str]) -> list[list[Entry]]:
         """Return the entries under each of these keys, which must be there."""
         return list(unpack_sealed(self._blobs(keys)))
-
-    def _text(self, key: str) -> str:
-        """Return what is under a key that is read again and again, or ''."""
-        if key not in self._seen and not self.has(key):
-            return ""
-        self._seen.add(key)
-        return self._store.get(key).decode()
 
     def _blobs(self, keys: Sequence[str]) -> Iterator[bytes]:
         """Yield the value of each key; not all at once, for those of thousands of ranks are large."""
