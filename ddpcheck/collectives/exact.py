@@ -37,8 +37,10 @@ def inputs_of(op: str) -> str:
     return INPUTS.get(op, "extreme")
 
 
-def contribution(op: str, rank: int, world_size: int, size: int) -> torch.Tensor:
-    """Return what ``rank`` puts in: int64 [size]."""
+def contribution(
+    op: str, rank: int, world_size: int, size: int, device: str = "cpu"
+) -> torch.Tensor:
+    """Return what ``rank`` puts in: int64 [size], on the device."""
     place = torch.arange(min(size, PERIOD * world_size))
     turn = (place + rank) % world_size
     if inputs_of(op) == "sum":
@@ -47,37 +49,24 @@ def contribution(op: str, rank: int, world_size: int, size: int) -> torch.Tensor
         values = torch.where(turn < PRODUCT_RANKS, _factor(turn, place), 1)
     else:
         values = _extreme(turn, place)
-    return _repeated(values, size)
+    return _repeated(values.to(device), size)
 
 
-def expected(op: str, world_size: int, size: int) -> torch.Tensor:
-    """Return the exact result: int64 [size]; float64 for AVG."""
+def expected(op: str, world_size: int, size: int, device: str = "cpu") -> torch.Tensor:
+    """Return the exact result: int64 [size], on the device; float64 for AVG."""
     place = torch.arange(min(size, PERIOD))
-    if inputs_of(op) == "sum":
-        terms = [_term(torch.tensor(k), place) for k in range(min(SUM_RANKS, world_size))]
-        total = _repeated(torch.stack(terms).sum(dim=0), size)
-        if op == "AVG":
-            return total.double() / world_size
-        return total * PREMUL_FACTOR if op == "PREMUL_SUM" else total
-    if op == "PRODUCT":
-        factors = [_factor(torch.tensor(k), place) for k in range(min(PRODUCT_RANKS, world_size))]
-        return _repeated(torch.stack(factors).prod(dim=0), size)
-    highest = min(EXTREME_RANKS, world_size) - 1
-    if op in BITWISE:
-        return _repeated(
-            reduce(BITWISE[op], [_extreme(torch.tensor(k), place) for k in range(world_size)]), size
-        )
-    return _repeated(_base(place), size) + (highest if op == "MAX" else 0)
+    return _repeated(_result(op, world_size, place).to(device), size)
 
 
-def moved(rank: int, start: int, size: int) -> torch.Tensor:
-    """Return a part of what ``rank`` puts into a collective that moves data: int64 [size].
+def moved(rank: int, start: int, size: int, device: str = "cpu") -> torch.Tensor:
+    """Return a part of what ``rank`` puts into a collective that moves data.
 
-    The part begins at ``start``; all values are from 0 to 112.
+    It is int64 [size], on the device, and begins at ``start``; all values are from 0 to 112.
     """
     lap, turn = divmod(rank, MOVED_PRIME)
     place = torch.arange(start, start + min(size, MOVED_PRIME))
-    return _repeated((7 * place + 31 * turn + 3 * lap * place) % MOVED_PRIME, size)
+    values = (7 * place + 31 * turn + 3 * lap * place) % MOVED_PRIME
+    return _repeated(values.to(device), size)
 
 
 def tolerance(op: str, dtype: torch.dtype, world_size: int) -> float:
@@ -92,6 +81,23 @@ def tolerance(op: str, dtype: torch.dtype, world_size: int) -> float:
         return 0.0
     terms = min(world_size, SUM_RANKS)
     return (2 * terms + 1) * torch.finfo(dtype).eps / 2 * HIGHEST_TERM * terms / world_size
+
+
+def _result(op: str, world_size: int, place: torch.Tensor) -> torch.Tensor:
+    """Return the exact result in those places, one period at most."""
+    if inputs_of(op) == "sum":
+        terms = [_term(torch.tensor(k), place) for k in range(min(SUM_RANKS, world_size))]
+        total = torch.stack(terms).sum(dim=0)
+        if op == "AVG":
+            return total.double() / world_size
+        return total * PREMUL_FACTOR if op == "PREMUL_SUM" else total
+    if op == "PRODUCT":
+        factors = [_factor(torch.tensor(k), place) for k in range(min(PRODUCT_RANKS, world_size))]
+        return torch.stack(factors).prod(dim=0)
+    if op in BITWISE:
+        return reduce(BITWISE[op], [_extreme(torch.tensor(k), place) for k in range(world_size)])
+    highest = min(EXTREME_RANKS, world_size) - 1
+    return _base(place) + (highest if op == "MAX" else 0)
 
 
 def _term(turn: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
@@ -112,4 +118,5 @@ def _base(place: torch.Tensor) -> torch.Tensor:
 
 
 def _repeated(values: torch.Tensor, size: int) -> torch.Tensor:
+    # Where the values are: on a GPU's host, repeating them took most of a sweep's time.
     return values.repeat(-(-size // max(len(values), 1)))[:size]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from itertools import pairwise
+from statistics import median
 from typing import NamedTuple
 
 import torch
@@ -16,11 +18,12 @@ from ddpcheck.collectives.calls import Call
 from ddpcheck.collectives.kinds import Kind
 
 WARM_UPS = 2
-# So many collectives are started while the GPU fills memory, which takes it longer: some 15 ms on
-# an H200, against 50 us to start one.
+# So many collectives are started while the GPU fills memory, for this many times as long as starting
+# them is expected to take: 50 to 200 us each on hosts of H200, with outliers.
 QUEUED_COUNT = 50
+QUEUED_SLACK = 2.0
 FILLED_BYTES = 2**28
-FILLS_COUNT = 150
+TRIED_COUNT = 10
 MIB = 2**20
 # A slow link shows in smaller messages as well.
 BUDGET_S = 5.0
@@ -94,8 +97,9 @@ def wire_s(kind: Kind, call: Call) -> float | None:
     if not call.got.is_cuda:
         return None
     filled = torch.empty(FILLED_BYTES, dtype=torch.uint8, device=call.got.device)
+    fills = _fills(kind, call, filled)
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    for _ in range(FILLS_COUNT):
+    for _ in range(fills):
         filled.zero_()
     _go(kind, call)  # ranks come to the front of their queues at different times: this one waits
     start.record()
@@ -105,6 +109,16 @@ def wire_s(kind: Kind, call: Call) -> float | None:
     has_run_empty = start.query()
     end.synchronize()
     return None if has_run_empty else start.elapsed_time(end) / 1e3 / QUEUED_COUNT
+
+
+def _fills(kind: Kind, call: Call, filled: torch.Tensor) -> int:
+    """Return how often to fill this memory, so that the GPU is busy while all are started."""
+    fill_s = median(_on_device_s(filled.zero_, TRIED_COUNT))
+    began = time.perf_counter()
+    for _ in range(TRIED_COUNT):
+        _go(kind, call)
+    start_s = (time.perf_counter() - began) / TRIED_COUNT
+    return math.ceil(QUEUED_SLACK * QUEUED_COUNT * start_s / fill_s)
 
 
 def _go(kind: Kind, call: Call) -> None:
@@ -123,7 +137,7 @@ def _on_host_s(kind: Kind, call: Call, goes: int) -> list[float]:
     return took_s
 
 
-def _on_device_s(go: Callable[[], None], goes: int) -> list[float]:
+def _on_device_s(go: Callable[[], object], goes: int) -> list[float]:
     marks = [torch.cuda.Event(enable_timing=True) for _ in range(goes + 1)]
     marks[0].record()
     for mark in marks[1:]:

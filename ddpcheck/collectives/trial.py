@@ -136,7 +136,7 @@ class Trial:
         """Return a part of what a rank puts in: int64 [size]."""
         start += self._turn % SALTS
         if case.op == MOVE:
-            return moved(rank, start, size).to(self._device)
+            return moved(rank, start, size, self._device)
         return self._part(f"put in for {inputs_of(case.op)}", case.op, start, size)
 
     def _wanted(self, case: Case, block: Block) -> torch.Tensor:
@@ -158,10 +158,9 @@ class Trial:
         world, end = len(self.members), start + size
         if key not in self._kept or len(self._kept[key]) < end:
             if what == "expected":
-                whole = expected(op, world, end)
+                self._kept[key] = expected(op, world, end, self._device)
             else:
-                whole = contribution(op, self._rank, world, end)
-            self._kept[key] = whole.to(self._device)
+                self._kept[key] = contribution(op, self._rank, world, end, self._device)
         return self._kept[key][start:end]
 
 

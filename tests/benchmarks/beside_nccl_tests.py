@@ -36,6 +36,8 @@ NAMES = {
 }
 # Columns of nccl-tests: time and bus bandwidth, out of place and in place.
 COLUMNS = {"contiguous": (5, 7), "in place": (9, 11)}
+# Of these, how long they take without being started is compared, not the bandwidth.
+SMALL_BYTES = 2**10
 # What torch does in place by nature.
 ON_ITSELF = ("all_reduce", "broadcast")
 
@@ -94,9 +96,9 @@ def _line(turns: Sequence[tuple[Speed, tuple[float, float]]], world_size: int) -
     time_us, bus = (median(theirs[column] for _, theirs in turns) for column in (0, 1))
     steady_s = median(speed.steady_s for speed, _ in turns)
     reached = median(gbps(speed, world_size) for speed, _ in turns)
-    is_small = own.wire_s is not None and own.steady_s != own.wire_s
-    wire_us = median(1e6 * (speed.wire_s or 0) for speed, _ in turns)
-    last = f"{wire_us:8.1f}" if is_small else f"{reached / bus - 1:+8.1%}"
+    wires_us = [1e6 * speed.wire_s for speed, _ in turns if speed.wire_s is not None]
+    wire = f"{median(wires_us):8.1f}" if wires_us else f"{'not seen':>8}"
+    last = wire if own.size_bytes <= SMALL_BYTES else f"{reached / bus - 1:+8.1%}"
     return (
         f"{own.kind:24} {own.memory:10} {own.size_bytes:>10}   {time_us:>8.1f} {bus:>6.1f}   "
         f"{1e6 * steady_s:>8.1f} {reached:>6.1f} {last}"
