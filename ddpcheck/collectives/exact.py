@@ -37,36 +37,43 @@ def inputs_of(op: str) -> str:
     return INPUTS.get(op, "extreme")
 
 
-def contribution(
-    op: str, rank: int, world_size: int, size: int, device: str = "cpu"
-) -> torch.Tensor:
-    """Return what ``rank`` puts in: int64 [size], on the device."""
-    place = torch.arange(min(size, PERIOD * world_size))
+def contribution(op: str, rank: int, world_size: int, size: int) -> torch.Tensor:
+    """Return what ``rank`` puts in: int64 [size]; it repeats after ``PERIOD * world_size``."""
+    place = torch.arange(size)
     turn = (place + rank) % world_size
     if inputs_of(op) == "sum":
-        values = torch.where(turn < SUM_RANKS, _term(turn, place), 0)
-    elif op == "PRODUCT":
-        values = torch.where(turn < PRODUCT_RANKS, _factor(turn, place), 1)
-    else:
-        values = _extreme(turn, place)
-    return _repeated(values.to(device), size)
+        return torch.where(turn < SUM_RANKS, _term(turn, place), 0)
+    if op == "PRODUCT":
+        return torch.where(turn < PRODUCT_RANKS, _factor(turn, place), 1)
+    return _extreme(turn, place)
 
 
-def expected(op: str, world_size: int, size: int, device: str = "cpu") -> torch.Tensor:
-    """Return the exact result: int64 [size], on the device; float64 for AVG."""
-    place = torch.arange(min(size, PERIOD))
-    return _repeated(_result(op, world_size, place).to(device), size)
+def expected(op: str, world_size: int, size: int) -> torch.Tensor:
+    """Return the exact result: int64 [size], float64 for AVG; it repeats after ``PERIOD``."""
+    place = torch.arange(size)
+    if inputs_of(op) == "sum":
+        terms = [_term(torch.tensor(k), place) for k in range(min(SUM_RANKS, world_size))]
+        total = torch.stack(terms).sum(dim=0)
+        if op == "AVG":
+            return total.double() / world_size
+        return total * PREMUL_FACTOR if op == "PREMUL_SUM" else total
+    if op == "PRODUCT":
+        factors = [_factor(torch.tensor(k), place) for k in range(min(PRODUCT_RANKS, world_size))]
+        return torch.stack(factors).prod(dim=0)
+    if op in BITWISE:
+        return reduce(BITWISE[op], [_extreme(torch.tensor(k), place) for k in range(world_size)])
+    highest = min(EXTREME_RANKS, world_size) - 1
+    return _base(place) + (highest if op == "MAX" else 0)
 
 
-def moved(rank: int, start: int, size: int, device: str = "cpu") -> torch.Tensor:
-    """Return a part of what ``rank`` puts into a collective that moves data.
+def moved(rank: int, start: int, size: int) -> torch.Tensor:
+    """Return a part of what ``rank`` puts into a collective that moves data: int64 [size].
 
-    It is int64 [size], on the device, and begins at ``start``; all values are from 0 to 112.
+    The part begins at ``start``; values are from 0 to 112, and repeat after ``MOVED_PRIME``.
     """
     lap, turn = divmod(rank, MOVED_PRIME)
-    place = torch.arange(start, start + min(size, MOVED_PRIME))
-    values = (7 * place + 31 * turn + 3 * lap * place) % MOVED_PRIME
-    return _repeated(values.to(device), size)
+    place = torch.arange(start, start + size)
+    return (7 * place + 31 * turn + 3 * lap * place) % MOVED_PRIME
 
 
 def tolerance(op: str, dtype: torch.dtype, world_size: int) -> float:
@@ -115,8 +122,3 @@ def _extreme(turn: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
 
 def _base(place: torch.Tensor) -> torch.Tensor:
     return (7 * place) % 59
-
-
-def _repeated(values: torch.Tensor, size: int) -> torch.Tensor:
-    # Where the values are: on a GPU's host, repeating them took most of a sweep's time.
-    return values.repeat(-(-size // max(len(values), 1)))[:size]

@@ -13,6 +13,8 @@ from torch._C._distributed_c10d import _make_nccl_premul_sum
 from ddpcheck.collectives.calls import Call
 from ddpcheck.collectives.cases import Case
 from ddpcheck.collectives.exact import (
+    MOVED_PRIME,
+    PERIOD,
     PREMUL_FACTOR,
     STALE,
     contribution,
@@ -126,42 +128,57 @@ class Trial:
         return own, got
 
     def _given(self, case: Case, size: int) -> torch.Tensor:
-        return as_dtype(self._put_in(case, self._rank, 0, size), case.dtype)
+        return repeated(as_dtype(self._put_in(case, self._rank, 0, size), case.dtype), size)
 
     def _stale(self, case: Case, size: int) -> torch.Tensor:
-        stale = torch.full([size], STALE, dtype=torch.int64, device=self._device)
-        return as_dtype(stale, case.dtype)
+        stale = torch.full([1], STALE, dtype=torch.int64, device=self._device)
+        return repeated(as_dtype(stale, case.dtype), size)
 
     def _put_in(self, case: Case, rank: int, start: int, size: int) -> torch.Tensor:
-        """Return a part of what a rank puts in: int64 [size]."""
+        """Return a part of what a rank puts in, one period at most: int64 [size or period]."""
         start += self._turn % SALTS
         if case.op == MOVE:
-            return moved(rank, start, size, self._device)
+            return moved(rank, start, min(size, MOVED_PRIME)).to(self._device)
         return self._part(f"put in for {inputs_of(case.op)}", case.op, start, size)
 
     def _wanted(self, case: Case, block: Block) -> torch.Tensor:
         if block.of is not None:
             kind, seat = BY_NAME[case.kind], Seat(block.of, len(self.members), self._seat.root)
             widths = [kind.width(case.size, block.of, n) for n in range(kind.puts_in(seat))]
-            start = (0, *accumulate(widths))[block.number]
-            wanted = self._put_in(case, block.of, start, widths[block.number])
+            start, size = (0, *accumulate(widths))[block.number], widths[block.number]
+            wanted = self._put_in(case, block.of, start, size)
         else:
-            start = self._turn % SALTS + block.number * case.size
-            wanted = self._part("expected", case.op, start, case.size)
-        if case.op == "AVG" and getattr(torch, case.dtype).is_floating_point:
-            return wanted
-        return as_dtype(wanted, case.dtype)
+            start, size = self._turn % SALTS + block.number * case.size, case.size
+            wanted = self._part("expected", case.op, start, size)
+        is_mean = case.op == "AVG" and getattr(torch, case.dtype).is_floating_point
+        return repeated(wanted if is_mean else as_dtype(wanted, case.dtype), size)
 
     def _part(self, what: str, op: str, start: int, size: int) -> torch.Tensor:
-        """Return a part of what this rank puts into a reduction, or of its result."""
-        key = (what, op if what == "expected" else "")
-        world, end = len(self.members), start + size
+        """Return a part of what this rank puts into a reduction, or of its result.
+
+        It is of one period at most: int64 [size or period], or float64.
+        """
+        is_result, world = what == "expected", len(self.members)
+        period = PERIOD if is_result else PERIOD * world
+        start %= period
+        end = start + min(size, period)
+        key = (what, op if is_result else "")
         if key not in self._kept or len(self._kept[key]) < end:
-            if what == "expected":
-                self._kept[key] = expected(op, world, end, self._device)
+            if is_result:
+                whole = expected(op, world, end)
             else:
-                self._kept[key] = contribution(op, self._rank, world, end, self._device)
+                whole = contribution(op, self._rank, world, end)
+            self._kept[key] = whole.to(self._device)
         return self._kept[key][start:end]
+
+
+def repeated(values: torch.Tensor, size: int) -> torch.Tensor:
+    """Return new memory, [size], that holds the values again and again.
+
+    They are repeated where they are, in their dtype: a large message is made without another of
+    its size, nor on the host of its GPU, which took most of a sweep's time.
+    """
+    return values.repeat(-(-size // max(len(values), 1)))[:size]
 
 
 def as_dtype(values: torch.Tensor, name: str) -> torch.Tensor:
@@ -179,11 +196,11 @@ def _torch_op(case: Case) -> Any:
 
 
 def laid_out(values: torch.Tensor, memory: str) -> torch.Tensor:
-    """Return a copy of the values, [size], in that place of memory."""
+    """Return the values, [size], in that place of memory."""
     if memory == "unaligned":
         return torch.cat([values[:1], values])[1:] if len(values) else values
     if memory != "transposed":
-        return values.clone()
+        return values
     # Dense, but with strides (1, half): backends must not reduce in row order. An odd size gets
     # its first value twice.
     half = -(-len(values) // 2)
