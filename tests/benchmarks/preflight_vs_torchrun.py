@@ -1,6 +1,7 @@
 """Wall time of a whole `ddpcheck run` against a bare `torchrun` hello all-reduce.
 
     python tests/benchmarks/preflight_vs_torchrun.py [--ranks 2] [--runs 5] [--backend gloo]
+        [--under-torchrun]
 
 Both sides run in turn, so that a machine that slows down slows both; the ratio is taken
 pair by pair. Prints each pair, and the median ratio with its spread.
@@ -41,19 +42,22 @@ def main() -> None:
         hello = Path(folder) / "hello.py"
         hello.write_text(HELLO.format(backend=options.backend))
         ranks = f"--nproc-per-node={options.ranks}"
-        ours = ["-m", "ddpcheck", "run", ranks, f"--backend={options.backend}"]
+        torchrun = ["-m", "torch.distributed.run", ranks]
+        own = ["-m", "ddpcheck", "run", f"--backend={options.backend}"]
+        ours = [*torchrun, *own] if options.under_torchrun else [*own, ranks]
         ours += [f"--report-dir={folder}/reports"]
-        theirs = ["-m", "torch.distributed.run", ranks, str(hello)]
+        theirs = [*torchrun, str(hello)]
         print(
             f"{platform.machine()}, Python {platform.python_version()}, torch {torch.__version__}"
         )
         seconds(ours, folder)  # warms the disk cache for both
         pairs = [(seconds(ours, folder), seconds(theirs, folder)) for _ in range(options.runs)]
     ratios = sorted(mine / bare for mine, bare in pairs)
+    under = " under torchrun" if options.under_torchrun else ""
     for mine, bare in pairs:
         print(f"  ddpcheck run {mine:5.2f} s   torchrun hello {bare:5.2f} s   {mine / bare:.2f}")
     print(
-        f"{options.ranks} {options.backend} ranks: median ratio {median(ratios):.2f} "
+        f"{options.ranks} {options.backend} ranks{under}: median ratio {median(ratios):.2f} "
         f"({ratios[0]:.2f} to {ratios[-1]:.2f}), medians "
         f"{median(m for m, _ in pairs):.2f} s and {median(b for _, b in pairs):.2f} s"
     )
@@ -65,6 +69,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--backend", choices=("gloo", "nccl"), default="gloo")
+    parser.add_argument("--under-torchrun", action="store_true")
     return parser.parse_args()
 
 

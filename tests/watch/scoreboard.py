@@ -2,7 +2,8 @@
 
     python tests/watch/scoreboard.py [--out FILE] [--workers N] [WORD ...]
 
-Each WORD keeps the scripts whose name has it. Ends with 1 where anything is not as it should be.
+Seconds are those of the whole command, torch's import apart: no less than from the faulty call to the
+report. Each WORD keeps the scripts whose name has it. Ends with 1 where anything is not as it should be.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ import platform
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
+from statistics import median
 
 # As pytest does for the tests: modules beside and above this one.
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
@@ -70,22 +72,28 @@ def _table(seen: dict[Path, Seen]) -> Iterator[str]:
         f"2 gloo ranks | {platform.machine()}, Python {platform.python_version()}, "
         f"torch {torch.__version__}"
     )
-    yield f"{'family':<12} {'faults':>6} {'found':>6} {'located':>8}"
+    yield f"{'family':<12} {'faults':>6} {'found':>6} {'located':>8} {'median s':>9} {'longest s':>10}"
     families: dict[str, list[Seen]] = defaultdict(list)
     for file, each in seen.items():
         if each.found is not None:
             families[expected_of(file).finding.partition("/")[0]].append(each)
     for family, cases in sorted(families.items()):
-        found, located = sum(bool(c.found) for c in cases), sum(bool(c.located) for c in cases)
-        yield f"{family:<12} {len(cases):>6} {found:>6} {located:>8}"
-    faults = [each for each in seen.values() if each.found is not None]
-    found, located = sum(bool(c.found) for c in faults), sum(bool(c.located) for c in faults)
-    yield f"{'all':<12} {len(faults):>6} {found:>6} {located:>8}"
+        yield _row(family, cases)
+    yield _row("all", [each for each in seen.values() if each.found is not None])
     told = {header_of(f).get("fault", ""): each for f, each in seen.items() if each.found}
     yield f"given faults, one or more scripts each: {' '.join(sorted(filter(None, told)))}"
     clean = [each for each in seen.values() if each.found is None]
     alarms = sum(bool(each.others) for each in clean)
     yield f"clean scripts: {len(clean)}, of which {alarms} were told of anything above info"
+
+
+def _row(family: str, cases: Sequence[Seen]) -> str:
+    found, located = sum(bool(c.found) for c in cases), sum(bool(c.located) for c in cases)
+    took_s = [each.ended.took_s for each in cases]
+    return (
+        f"{family:<12} {len(cases):>6} {found:>6} {located:>8} {median(took_s):>9.1f} "
+        f"{max(took_s):>10.1f}"
+    )
 
 
 if __name__ == "__main__":
