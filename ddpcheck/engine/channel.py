@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import TypeVar, cast
@@ -213,12 +213,26 @@ class Channel:
         """Return whether the member has said where it is."""
         return self.has(f"testimony/{member}")
 
-    def testimony_of(self, member: int) -> Testimony | None:
-        """Return what is known of a member: by its own word first, or None."""
-        for key in (f"testimony/{member}", f"fate/{member}"):
-            if self.has(key):
-                return self.read_message(key, Testimony)
-        return None
+    def those_known(self, members: Collection[int]) -> set[int]:
+        """Return those of the members that have said where they are, or whose fate somebody has."""
+        return set(self._told_of(members))
+
+    def testimonies(self, members: Collection[int]) -> dict[int, Testimony]:
+        """Return what is known of each of these members of which something is: its own word first."""
+        keys = self._told_of(members)
+        blobs = self._in_portions(list(keys.values()))
+        return {
+            member: jsontext.decode(blob, Testimony)
+            for member, blob in zip(keys, blobs, strict=True)
+        }
+
+    def _told_of(self, members: Collection[int]) -> dict[int, str]:
+        """Return the key under which each member's testimony stands, of those that have one."""
+        found: dict[int, str] = {}
+        for name in ("testimony", "fate"):
+            keys = {f"{name}/{each}": each for each in members if each not in found}
+            found |= {keys[key]: key for key in self.those_there(list(keys))}
+        return found
 
     def note(self, key: str, text: str) -> None:
         """Add a plain text to those under this key."""
@@ -307,12 +321,12 @@ class Channel:
 
     def read(self, keys: Sequence[str]) -> list[list[Entry]]:
         """Return the entries under each of these keys, which must be there."""
-        return list(unpack_sealed(self._blobs(keys)))
+        return list(unpack_sealed(map(unpacked_from_store, self._in_portions(keys))))
 
-    def _blobs(self, keys: Sequence[str]) -> Iterator[bytes]:
+    def _in_portions(self, keys: Sequence[str]) -> Iterator[bytes]:
         """Yield the value of each key; not all at once, for those of thousands of ranks are large."""
         for at in range(0, len(keys), READ_AT_ONCE_COUNT):
-            yield from map(unpacked_from_store, self._values(keys[at : at + READ_AT_ONCE_COUNT]))
+            yield from self._values(keys[at : at + READ_AT_ONCE_COUNT])
 
     def _values(self, keys: Sequence[str]) -> list[bytes]:
         return self._store.multi_get(list(keys)) if keys else []

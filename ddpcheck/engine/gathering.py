@@ -71,7 +71,7 @@ class Gathering:
         """Return what is known of each seat; ``told`` is what they have told so far."""
         self._channel.announce(INQUEST, True)
         self._wait_for_the_living()
-        found = {seat: self._testimony(seat, told.get(seat, ())) for seat in self._members}
+        found = self._found(told)
         for seat, said in found.items():
             if said.state is State.SILENT and not said.check:  # it entered one after its last beat
                 found[seat] = msgspec.structs.replace(said, check=step.stage.value)
@@ -128,8 +128,7 @@ class Gathering:
         standing = self._channel.standing()
         # Each question costs the store time: where nobody stands, as usual, no more are asked.
         waiting = self._without(keys) if standing else []
-        said = {seat: self._standing(seat) for seat in waiting if len(waiting) <= standing}
-        found = {seat: each for seat, each in said.items() if each is not None}
+        found = self._standing(waiting) if len(waiting) <= standing else {}
         if not found or len(found) < len(waiting):
             self._looks.clear()
             return False
@@ -154,21 +153,30 @@ class Gathering:
             self._looks[seat] = (beat, count + (beat != known))
         return all(self._looks[seat][1] >= LOOKS_COUNT for seat in seats)
 
-    def _standing(self, seat: int) -> Testimony | None:
-        told = self._shown(f"standing/{self._members[seat]}")
-        return next((each.testimony for each in told if isinstance(each, Testified)), None)
+    def _standing(self, seats: Sequence[int]) -> dict[int, Testimony]:
+        told = self._told_under({seat: f"standing/{self._members[seat]}" for seat in seats})
+        said = ((seat, e) for seat, each in told.items() for e in each if isinstance(e, Testified))
+        return {seat: entry.testimony for seat, entry in said}
 
-    def seen_so_far(self, seat: int) -> list[Entry]:
-        """Return what a script has shown that stands still, or what was kept of one that was ended."""
-        return self._shown(f"standing/{self._members[seat]}") or self._shown(f"kept/{seat}")
+    def seen_so_far(self, seats: Sequence[int]) -> dict[int, list[Entry]]:
+        """Return what scripts have shown that stand still, or what was kept of one that was ended."""
+        told = self._told_under({seat: f"standing/{self._members[seat]}" for seat in seats})
+        return told | self._told_under({seat: f"kept/{seat}" for seat in seats if seat not in told})
 
-    def shown_by(self, seat: int) -> list[Entry]:
-        """Return what the observers of a script that stands still saw, and nothing else."""
-        shown = self._shown(f"standing/{self._members[seat]}")
-        return [each for each in shown if not isinstance(each, Testified)]
+    def shown_by(self, seats: Sequence[int]) -> dict[int, list[Entry]]:
+        """Return what the observers of scripts that stand still saw, and nothing else."""
+        told = self._told_under({seat: f"standing/{self._members[seat]}" for seat in seats})
+        return {
+            seat: [entry for entry in each if not isinstance(entry, Testified)]
+            for seat, each in told.items()
+        }
 
-    def _shown(self, key: str) -> list[Entry]:
-        return self._channel.read([key])[0] if self._channel.has(key) else []
+    def _told_under(self, keys: Mapping[int, str]) -> dict[int, list[Entry]]:
+        """Return what stands under these keys, of each seat that has told something there."""
+        seats = {key: seat for seat, key in keys.items()}
+        here = self._channel.those_there(list(seats))
+        told = zip(here, self._channel.read(here), strict=True)
+        return {seats[key]: each for key, each in told if each}
 
     def members_of(self, seats: Sequence[int]) -> list[int]:
         """Return the members that have these seats."""
@@ -191,18 +199,19 @@ class Gathering:
         until = time.monotonic() + HEARING_S + 2 * late_s
         waited_for = set(self._members.values())
         while waited_for and time.monotonic() < until:
-            waited_for = {each for each in waited_for if self._channel.testimony_of(each) is None}
+            waited_for -= self._channel.those_known(waited_for)
             time.sleep(POLL_S / 4)
 
-    def _testimony(self, seat: int, told: Sequence[Entry]) -> Testimony:
-        member = self._members[seat]
-        known = self._channel.testimony_of(member)
-        if known is None:
-            _, _, check = self._channel.last_beat(member).partition(" ")
-            known = Testimony(state=State.SILENT, check=check, ended_by=NO_SIGN)
-        if known.state is State.ENDED:
-            return testimony_told(told, known)
-        return known
+    def _found(self, told: Mapping[int, Sequence[Entry]]) -> dict[int, Testimony]:
+        """Return what is known of each seat, by what it has told where it can still say so."""
+        known = self._channel.testimonies(self._members.values())
+        beats = self._channel.last_beats(set(self._members.values()) - set(known))
+        found: dict[int, Testimony] = {}
+        for seat, member in self._members.items():
+            said = known.get(member) or _without_a_word(beats.get(member, ""))
+            ended = said.state is State.ENDED
+            found[seat] = testimony_told(told.get(seat, ()), said) if ended else said
+        return found
 
     def with_exits(
         self, testimonies: Mapping[int, Testimony], pids: Mapping[int, int]
@@ -220,3 +229,8 @@ class Gathering:
     def stopped_by(self) -> str:
         """Return the signal that asked the run to end, or ''."""
         return self._channel.read_message(STOP, str) if self._channel.has(STOP) else ""
+
+
+def _without_a_word(beat: str) -> Testimony:
+    _, _, check = beat.partition(" ")
+    return Testimony(state=State.SILENT, check=check, ended_by=NO_SIGN)

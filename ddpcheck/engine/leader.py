@@ -208,8 +208,8 @@ class Leader:
         ends = [each for entries in told.values() for each in entries if isinstance(each, Ended)]
         then = next((each.midway for each in ends if each.midway), "")
         late = sorted(set(self._entries) - set(told)) if then else []
-        seen = {seat: self._gathering.shown_by(seat) for seat in late}
-        if not all(seen.values()):
+        seen = self._gathering.shown_by(late)
+        if not all(seen.get(seat) for seat in late):
             return {}
         for seat, each in seen.items():
             self._entries[seat] += [*each, Ended(step.stage.value)]
@@ -219,11 +219,10 @@ class Leader:
 
     def _seen_so_far(self, told: Mapping[int, Sequence[Entry]]) -> dict[int, list[Entry]]:
         """Return what scripts that stand still have shown, and keep it."""
-        late = set(self._entries) - set(told)
-        seen = {seat: self._gathering.seen_so_far(seat) for seat in sorted(late)}
+        seen = self._gathering.seen_so_far(sorted(set(self._entries) - set(told)))
         for seat, each in seen.items():
             self._entries[seat] += each
-        return {seat: each for seat, each in seen.items() if each}
+        return seen
 
     def _judge(self, step: Step, told: Mapping[int, Sequence[Entry]]) -> list[Judgement]:
         asked, host_of = self._run_record.configuration, hosts_of(self._entries)

@@ -195,7 +195,7 @@ def test_a_signal_is_told_to_all(channel: Channel) -> None:
 
 def test_of_a_member_that_nobody_spoke_of_nothing_is_known(channel: Channel) -> None:
     channel.testify(11, BUSY)
-    assert channel.testimony_of(1) is None
+    assert channel.testimonies([1]).get(1) is None
     assert not channel.has_spoken(1)
     assert not channel.has_fate(1)
 
@@ -203,7 +203,7 @@ def test_of_a_member_that_nobody_spoke_of_nothing_is_known(channel: Channel) -> 
 def test_what_a_neighbour_saw_first_counts(channel: Channel) -> None:
     channel.tell_fate(1, GONE)
     channel.tell_fate(1, BUSY)
-    assert channel.testimony_of(1) == GONE
+    assert channel.testimonies([1]).get(1) == GONE
     assert channel.has_fate(1)
     assert not channel.has_spoken(1)
 
@@ -211,7 +211,7 @@ def test_what_a_neighbour_saw_first_counts(channel: Channel) -> None:
 def test_of_neighbours_that_see_it_at_once_one_is_heard(store: HashStore) -> None:
     seen = [Testimony(state=State.GONE, order=order) for order in range(MEMBERS)]
     at_once(lambda member: Channel(store).tell_fate(1, seen[member]))
-    assert Channel(store).testimony_of(1) in seen
+    assert Channel(store).testimonies([1]).get(1) in seen
 
 
 @pytest.mark.parametrize("fate_comes_first", [False, True])
@@ -223,7 +223,7 @@ def test_a_members_own_word_outweighs_its_neighbours(
     channel.testify(1, BUSY)
     channel.tell_fate(1, GONE)
     assert channel.has_spoken(1)
-    assert channel.testimony_of(1) == BUSY
+    assert channel.testimonies([1]).get(1) == BUSY
 
 
 def test_a_text_is_heard_as_it_was_said(channel: Channel, store: HashStore) -> None:
@@ -360,7 +360,7 @@ def test_two_runs_on_one_store_do_not_hear_each_other(store: HashStore) -> None:
     first.alarm()
     first.beat(0, "network/a")
     assert not second.has(ENDED)
-    assert (second.testimony_of(0), second.alarms(), second.last_beat(0)) == (None, 0, "")
+    assert (second.testimonies([0]).get(0), second.alarms(), second.last_beat(0)) == (None, 0, "")
     assert (arrivals(first, HERE), arrivals(second, HERE)) == ([0], [0])
     assert first.succeed("", 1)
     assert second.succeed("", 0)
