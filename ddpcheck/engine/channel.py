@@ -303,20 +303,22 @@ class Channel:
         """Return the announcement, which must be there."""
         return jsontext.decode(self._store.get(key), kind)
 
-    def poll(self, keys: Sequence[str], timeout_s: float) -> bool:
+    def poll(
+        self, keys: Sequence[str], timeout_s: float, pause_s: float = SHORTEST_PAUSE_S
+    ) -> bool:
         """Return whether all keys are there within ``timeout_s``.
 
         Asks again and again instead of waiting in the store, whose waits log a warning
-        when they time out; a poll is for what may well not come.
+        when they time out; a poll is for what may well not come. The first time it asks again after
+        ``pause_s``.
         """
         until = time.monotonic() + timeout_s
-        pause_s = SHORTEST_PAUSE_S
         while not self._store.check(list(keys)):
             left_s = until - time.monotonic()
             if left_s <= 0:
                 return False
             time.sleep(min(pause_s, left_s))
-            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+            pause_s = max(pause_s, min(2 * pause_s, LONGEST_PAUSE_S))
         return True
 
     def read(self, keys: Sequence[str]) -> list[list[Entry]]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from ddpcheck.check import Stage
-from ddpcheck.engine.channel import INQUEST, STOP, Channel
+from ddpcheck.engine.channel import INQUEST, SHORTEST_PAUSE_S, STOP, Channel
 from ddpcheck.engine.comparing import Comparing
 from ddpcheck.engine.entries import Entry, Testified, has_ended
 from ddpcheck.engine.outcomes import testimony_told
@@ -92,7 +92,9 @@ class Gathering:
     def _await(self, keys: Sequence[str], step: Step) -> bool:
         until = time.monotonic() + step.deadline_s(self._deadline_s) + SETTLE_S
         last = time.monotonic()
-        while not self._channel.poll(keys, POLL_S):
+        # A script takes minutes, and the cores that it trains on.
+        pause_s = POLL_S if step.stage is Stage.WATCH else SHORTEST_PAUSE_S
+        while not self._channel.poll(keys, POLL_S, pause_s):
             now = time.monotonic()
             if now - last > PAUSE_S:
                 until += now - last

@@ -70,7 +70,7 @@ An observer leaves numerics, RNG state and the order of collectives as they are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 
@@ -83,16 +83,28 @@ class EventStream:
 
     def __init__(self, observers: Mapping[str, Any]) -> None:
         self._observers = dict(observers)
+        # By event, found once: a step of a script has a dozen events, and most observers want few.
+        self._receivers: dict[str, list[tuple[str, list[Callable[..., None]]]]] = {}
         self.raised: dict[str, Exception] = {}
 
     def emit(self, event: str, *values: Any) -> None:
         """Call ``on_<event>`` of each observer that has it."""
-        for name, observer in list(self._observers.items()):
+        if event not in self._receivers:
+            self._receivers[event] = self._found(event)
+        for name, receivers in self._receivers[event]:
             try:
-                for each in (*getattr(observer, "parts", ()), observer):
-                    receive = getattr(each, f"on_{event}", None)
-                    if receive is not None:
-                        receive(*values)
+                for receive in receivers:
+                    receive(*values)
             except Exception as error:
                 self.raised[name] = error
-                del self._observers[name]
+                self._observers.pop(name, None)
+                self._receivers.clear()
+
+    def _found(self, event: str) -> list[tuple[str, list[Callable[..., None]]]]:
+        found: list[tuple[str, list[Callable[..., None]]]] = []
+        for name, observer in self._observers.items():
+            each = (*getattr(observer, "parts", ()), observer)
+            wanting = [getattr(one, f"on_{event}", None) for one in each]
+            if receivers := [receive for receive in wanting if receive is not None]:
+                found.append((name, receivers))
+        return found
