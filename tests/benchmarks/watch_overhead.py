@@ -2,7 +2,7 @@
 
     python tests/benchmarks/watch_overhead.py [--runs N] [-- options of watched_steps.py]
 
-The same script runs watched and not, in turn; each says the median of its own steps.
+The same script runs watched and not, in turn, each of them first in every second pair; each says the median of its own steps.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ def main() -> None:
         watch = ["-m", "ddpcheck", "watch", RANKS, "--steps=0", f"--report-dir={folder}/reports"]
         bare = ["-m", "torch.distributed.run", "--standalone", RANKS]
         pairs = [
-            (_step(watch + words, folder), _step(bare + words, folder)) for _ in range(options.runs)
+            _pair(watch + words, bare + words, folder, number % 2 == 1)
+            for number in range(options.runs)
         ]
     for watched, alone in pairs:
         print(
@@ -52,6 +53,16 @@ def main() -> None:
         f"({ratios[0]:.3f} to {ratios[-1]:.3f}); {more:,} bytes more on the GPU, "
         f"{more / (4 * parameters):.1%} of the parameters"
     )
+
+
+def _pair(
+    watch: list[str], bare: list[str], folder: str, bare_first: bool
+) -> tuple[tuple[float, int, int], tuple[float, int, int]]:
+    """Return what both told; which runs first takes turns, for a machine may tire, or warm up."""
+    if bare_first:
+        alone = _step(bare, folder)
+        return _step(watch, folder), alone
+    return _step(watch, folder), _step(bare, folder)
 
 
 def _step(arguments: list[str], folder: str) -> tuple[float, int, int]:
