@@ -90,23 +90,6 @@ def tolerance(op: str, dtype: torch.dtype, world_size: int) -> float:
     return (2 * terms + 1) * torch.finfo(dtype).eps / 2 * HIGHEST_TERM * terms / world_size
 
 
-def _result(op: str, world_size: int, place: torch.Tensor) -> torch.Tensor:
-    """Return the exact result in those places, one period at most."""
-    if inputs_of(op) == "sum":
-        terms = [_term(torch.tensor(k), place) for k in range(min(SUM_RANKS, world_size))]
-        total = torch.stack(terms).sum(dim=0)
-        if op == "AVG":
-            return total.double() / world_size
-        return total * PREMUL_FACTOR if op == "PREMUL_SUM" else total
-    if op == "PRODUCT":
-        factors = [_factor(torch.tensor(k), place) for k in range(min(PRODUCT_RANKS, world_size))]
-        return torch.stack(factors).prod(dim=0)
-    if op in BITWISE:
-        return reduce(BITWISE[op], [_extreme(torch.tensor(k), place) for k in range(world_size)])
-    highest = min(EXTREME_RANKS, world_size) - 1
-    return _base(place) + (highest if op == "MAX" else 0)
-
-
 def _term(turn: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
     return 1 + (5 * turn + 3 * place) % HIGHEST_TERM
 
