@@ -152,6 +152,8 @@ class Leader:
 
     def _take_over(self, members: Sequence[Present]) -> None:
         assignment = self._channel.read_message(ASSIGNMENT, Assignment)
+        # Whom this one follows may have died before it woke those that wait for their seats.
+        self._channel.announce(ASSIGNMENT, assignment)
         self._run_dir = Path(assignment.run_dir)
         self._run_record = self._channel.read_message(RUN, Run)
         self._seat(members[: len(assignment.seats)], assignment.seats, taken_over=True)
