@@ -1,6 +1,8 @@
-"""How well ``performance/exposed-communication`` knows what torch.profiler sees, on two gloo ranks.
+"""How well ``performance/exposed-communication`` knows what torch.profiler sees, on two ranks.
 
     python tests/benchmarks/split_accuracy.py [--turns 5] [--steps 10] [--case N ...]
+
+The ranks are on two GPUs where there are two, with NCCL, and else on the CPU, with gloo.
 
 In each turn the product's own measurement (ddpcheck/target/step_split.py) runs inside a trace of
 torch.profiler, so that both tell of the same steps, some with synchronization and as many without, in turn:
@@ -17,6 +19,9 @@ slowed: what the operators and nodes of a backward pass themselves take longer i
     longer by it, and what the trace shows as waiting has not.
 idle: likewise what of a backward pass is neither compute nor communication: the main thread has nothing
     more to wait for, and is not yet on a core again.
+
+On GPUs (device_trace.py) the trace has kernels of NCCL while no other runs; slowed and idle are of whole
+steps, whose end is that of their last kernel.
 
 A model is tried whose gradients fit one bucket (the built-in target), and a larger one in several
 buckets, of which all but the last may overlap, with small and with larger batches.
@@ -42,6 +47,8 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
+from device_trace import DeviceTrace
+from torch._C._autograd import DeviceType
 from torch.multiprocessing.spawn import spawn
 from torch.nn.parallel import DistributedDataParallel
 from torch.profiler import ProfilerActivity, profile, record_function
@@ -54,6 +61,7 @@ LIMIT_POINTS = 5.0
 POINTS = 100
 RANKS = 2
 BATCH, LOSS = "the next batch", "the loss"
+ACTIVITIES = (ProfilerActivity.CPU, ProfilerActivity.CUDA)
 COMPUTE = ("aten::", "autograd::engine::")
 CALLED, CARRIED_OUT = "c10d::allreduce_", "gloo:all_reduce"
 COLUMNS = ("split", "trace", "points", "slowed", "idle", "core waits")
@@ -73,6 +81,14 @@ CASES = (
     Case("13 MB, buckets of 2 MB, batch 2", MiniGPTConfig(layers=4, width=256), 2, 2),
     Case("13 MB, buckets of 2 MB, batch 16", MiniGPTConfig(layers=4, width=256), 16, 2),
 )
+LARGE = MiniGPTConfig(block=256, layers=8, heads=8, width=1024)
+GPU_CASES = (
+    CASES[0],
+    Case("400 MB, buckets of 25 MB, batch 2", LARGE, 2, 25),
+    Case("400 MB, 1 bucket, batch 2", LARGE, 2, 1000),
+    Case("400 MB, buckets of 25 MB, batch 16", LARGE, 16, 25),
+)
+ON_GPUS = torch.cuda.device_count() >= RANKS
 
 
 class Shares(NamedTuple):
@@ -108,7 +124,7 @@ def parsed() -> argparse.Namespace:
     )
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--steps", type=int, default=10)
-    every = range(len(CASES))
+    every = range(len(GPU_CASES if ON_GPUS else CASES))
     parser.add_argument("--case", type=int, nargs="*", choices=every, default=[*every])
     return parser.parse_args()
 
@@ -116,11 +132,14 @@ def parsed() -> argparse.Namespace:
 def be_rank(rank: int, folder: str, cases: list[int], turns: int, steps: int) -> None:
     """Be one rank; rank 0 prints, and writes the names of cases above the limit."""
     torch.set_num_threads(1)
+    if ON_GPUS:
+        torch.cuda.set_device(rank)
     place = f"file://{folder}/store"
-    dist.init_process_group("gloo", init_method=place, rank=rank, world_size=RANKS)
+    backend = "nccl" if ON_GPUS else "gloo"
+    dist.init_process_group(backend, init_method=place, rank=rank, world_size=RANKS)
     say = print if rank == 0 else str
     missed: list[str] = []
-    for case in (CASES[each] for each in cases):
+    for case in ((GPU_CASES if ON_GPUS else CASES)[each] for each in cases):
         say(f"{case.name}\n{'':8}" + "".join(f"{name:>11}" for name in COLUMNS))
         parts, batches = made(case, rank)
         found: list[Shares] = []
@@ -138,21 +157,32 @@ def be_rank(rank: int, folder: str, cases: list[int], turns: int, steps: int) ->
 def made(case: Case, rank: int) -> tuple[SplitParts, Iterator[Any]]:
     """Return the parts of a step of this case, and its batches without end."""
     torch.manual_seed(rank)
+    device = f"cuda:{rank}" if ON_GPUS else "cpu"
     model = DistributedDataParallel(
-        MiniGPT(case.config), gradient_as_bucket_view=True, bucket_cap_mb=case.bucket_mb
+        MiniGPT(case.config).to(device), gradient_as_bucket_view=True, bucket_cap_mb=case.bucket_mb
     )
     batches = [torch.randint(256, (case.batch, case.config.block + 1)) for _ in range(8)]
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    return SplitParts(model, next_byte_loss, optimizer, "cpu"), cycle(batches)
+    return SplitParts(model, next_byte_loss, optimizer, device), cycle(batches)
 
 
 def shares(parts: SplitParts, batches: Iterator[Any], steps: int) -> Shares:
     """Return what the split and a trace say of the same steps."""
     marked = replace(parts, loss=within_mark(LOSS, parts.loss))
-    with profile(activities=[ProfilerActivity.CPU]) as trace:
+    with profile(activities=ACTIVITIES[: 1 + ON_GPUS]) as trace:
         split = measure_split(marked, iter(within_mark(BATCH, partial(next, batches)), None), steps)
-    seen = Trace([(e.name, (e.time_range.start, e.time_range.end)) for e in trace.events() or []])
+    seen = traced(trace)
     return Shares(split.exposed_share, seen.waited, seen.slowed, seen.idle, split.core_waits)
+
+
+def traced(trace: profile) -> Trace | DeviceTrace:
+    """Return what the trace says, of steps on the device or on the CPU."""
+    events = list(trace.events() or [])
+    ours = [e for e in events if e.device_type == DeviceType.CPU]
+    spans = [(e.name, (e.time_range.start, e.time_range.end)) for e in ours]
+    if not ON_GPUS:
+        return Trace(spans)
+    return DeviceTrace([step.whole[0] for step in steps_in(spans)], events)
 
 
 def within_mark(name: str, function: Callable[..., Any]) -> Callable[..., Any]:

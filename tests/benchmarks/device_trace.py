@@ -1,0 +1,77 @@
+"""What a trace of torch.profiler says of exposed communication on a GPU."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from statistics import median
+from typing import NamedTuple
+
+from torch._C._autograd import DeviceType
+from torch.autograd.profiler_util import FunctionEvent
+
+from ddpcheck.measures.intervals import Interval, length, uncovered
+
+
+class Step(NamedTuple):
+    """One step's time line: from its batch to the end of its last kernel, in microseconds."""
+
+    whole_us: float
+    communication: list[Interval]
+    compute: list[Interval]
+
+    @property
+    def exposed_us(self) -> float:
+        """Return for how long kernels of NCCL ran, and no other."""
+        return uncovered(self.communication, self.compute)
+
+
+class DeviceTrace:
+    """What kernels say of steps with synchronization and without, in turn, in the median.
+
+    ``begins`` are those of the steps in microseconds, each of which waits for the device at its end.
+    """
+
+    def __init__(self, begins: Sequence[float], events: Sequence[FunctionEvent]) -> None:
+        kernels: list[list[tuple[str, Interval]]] = [[] for _ in begins]
+        for name, span in _kernels_of(events):
+            if span[0] < begins[0]:
+                continue  # of steps that warm up
+            kernels[bisect_right(begins, span[0]) - 1].append((name, span))
+        steps = [_step(begin, each) for begin, each in zip(begins, kernels, strict=True)]
+        self._synced, self._alone = steps[::2], steps[1::2]
+
+    @property
+    def waited(self) -> float:
+        """Return the share of a step in which there is communication, and no compute."""
+        return median(step.exposed_us / step.whole_us for step in self._synced)
+
+    @property
+    def slowed(self) -> float:
+        """Return what compute takes longer with communication beside it."""
+        return self._longer([length(s.compute) for s in self._synced], "compute")
+
+    @property
+    def idle(self) -> float:
+        """Return what steps with synchronization are longer by that is neither."""
+        return self._longer([s.whole_us - s.exposed_us for s in self._synced], "all") - self.slowed
+
+    def _longer(self, synced_us: Sequence[float], of: str) -> float:
+        alone_us = [length(s.compute) if of == "compute" else s.whole_us for s in self._alone]
+        return (median(synced_us) - median(alone_us)) / median(s.whole_us for s in self._synced)
+
+
+def _kernels_of(events: Sequence[FunctionEvent]) -> list[tuple[str, Interval]]:
+    """Return what ran on the device: annotations of ranges stand on its line, too."""
+    return [
+        (event.name, (event.time_range.start, event.time_range.end))
+        for event in events
+        if event.device_type == DeviceType.CUDA and not getattr(event, "is_user_annotation", False)
+    ]
+
+
+def _step(begin_us: float, kernels: Sequence[tuple[str, Interval]]) -> Step:
+    nccl, other = (
+        [span for name, span in kernels if name.startswith("nccl") is own] for own in (True, False)
+    )
+    return Step(max(end for _, (_, end) in kernels) - begin_us, nccl, other)
