@@ -44,6 +44,17 @@ class Facts(msgspec.Struct, frozen=True):
     workers: int
     built_in: bool
 
+    @property
+    def exposed_share(self) -> float:
+        """Return the share of the step that communication takes with no compute beside it, 0 to 1.
+
+        Where the host is what a step waits for, one with synchronization is longer by the calls as
+        well. Where kernels were seen, no more is exposed than those of NCCL that ran alone.
+        """
+        if self.kernels is None or not self.split.step_s:
+            return self.split.exposed_share
+        return min(self.split.exposed_share, self.kernels.exposed_comm_s / self.split.step_s)
+
 
 def probe(ctx: Context) -> Facts:
     """Measure the split of the target's step on this rank."""
@@ -78,7 +89,7 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
         if split.step_s > SHORTEST_STEP_S
     }
     off = tuple(rank for rank in sorted(missed) if missed[rank] > PARTS_TOLERANCE_RELATIVE)
-    users = {r: split.exposed_share for r, split in splits.items() if not facts[r].built_in}
+    users = {r: fact.exposed_share for r, fact in facts.items() if not fact.built_in}
     high = tuple(rank for rank in sorted(users) if users[rank] > EXPOSED_LIMIT_RATIO)
     return [
         *([_does_not_add_up(off, max(missed.values()))] if off else []),

@@ -47,6 +47,11 @@ class DeviceTrace:
         return median(step.exposed_us / step.whole_us for step in self._synced)
 
     @property
+    def exposed_s(self) -> float:
+        """Return the seconds of a step in which there is communication, and no compute."""
+        return median(step.exposed_us for step in self._synced) / 1e6
+
+    @property
     def slowed(self) -> float:
         """Return what compute takes longer with communication beside it."""
         return self._longer([length(s.compute) for s in self._synced], "compute")

@@ -1,6 +1,6 @@
 """How well ``performance/exposed-communication`` knows what torch.profiler sees, on two ranks.
 
-    python tests/benchmarks/split_accuracy.py [--turns 5] [--steps 10] [--case N ...]
+    python tests/benchmarks/split_accuracy.py [--turns 5] [--steps 10] [--apart] [--case N ...]
 
 The ranks are on two GPUs where there are two, with NCCL, and else on the CPU, with gloo.
 
@@ -21,7 +21,9 @@ idle: likewise what of a backward pass is neither compute nor communication: the
     more to wait for, and is not yet on a core again.
 
 On GPUs (device_trace.py) the trace has kernels of NCCL while no other runs; slowed and idle are of whole
-steps, whose end is that of their last kernel.
+steps, whose end is that of their last kernel. Where the host is what a step waits for, tracing makes it
+several times as long, and ranks come at other times. With --apart the split is measured before the trace, and
+both are shares of its step.
 
 A model is tried whose gradients fit one bucket (the built-in target), and a larger one in several
 buckets, of which all but the last may overlap, with small and with larger batches.
@@ -111,8 +113,7 @@ def main() -> None:
     options = parsed()
     print(f"{platform.machine()}, Python {platform.python_version()}, torch {torch.__version__}")
     with tempfile.TemporaryDirectory() as folder:
-        given = (folder, options.case, options.turns, options.steps)
-        spawn(be_rank, given, nprocs=RANKS)
+        spawn(be_rank, (folder, options), nprocs=RANKS)
         missed = (Path(folder) / "missed").read_text()
     raise SystemExit(f"above {LIMIT_POINTS:.0f} points: {missed}" if missed else 0)
 
@@ -124,12 +125,13 @@ def parsed() -> argparse.Namespace:
     )
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--apart", action="store_true", help="on GPUs")
     every = range(len(GPU_CASES if ON_GPUS else CASES))
     parser.add_argument("--case", type=int, nargs="*", choices=every, default=[*every])
     return parser.parse_args()
 
 
-def be_rank(rank: int, folder: str, cases: list[int], turns: int, steps: int) -> None:
+def be_rank(rank: int, folder: str, options: argparse.Namespace) -> None:
     """Be one rank; rank 0 prints, and writes the names of cases above the limit."""
     torch.set_num_threads(1)
     if ON_GPUS:
@@ -139,12 +141,12 @@ def be_rank(rank: int, folder: str, cases: list[int], turns: int, steps: int) ->
     dist.init_process_group(backend, init_method=place, rank=rank, world_size=RANKS)
     say = print if rank == 0 else str
     missed: list[str] = []
-    for case in ((GPU_CASES if ON_GPUS else CASES)[each] for each in cases):
+    for case in ((GPU_CASES if ON_GPUS else CASES)[each] for each in options.case):
         say(f"{case.name}\n{'':8}" + "".join(f"{name:>11}" for name in COLUMNS))
         parts, batches = made(case, rank)
         found: list[Shares] = []
-        for turn in range(1, turns + 1):
-            found.append(shares(parts, batches, steps))
+        for turn in range(1, options.turns + 1):
+            found.append(shares(parts, batches, options))
             say(f"turn {turn:<3}{row(found[-1])}")
             sys.stdout.flush()
         say(summary(found))
@@ -166,12 +168,17 @@ def made(case: Case, rank: int) -> tuple[SplitParts, Iterator[Any]]:
     return SplitParts(model, next_byte_loss, optimizer, device), cycle(batches)
 
 
-def shares(parts: SplitParts, batches: Iterator[Any], steps: int) -> Shares:
-    """Return what the split and a trace say of the same steps."""
+def shares(parts: SplitParts, batches: Iterator[Any], options: argparse.Namespace) -> Shares:
+    """Return what the split and a trace say of the same steps, or of as many before the trace."""
+    steps: int = options.steps
+    before = measure_split(parts, batches, steps) if options.apart and ON_GPUS else None
     marked = replace(parts, loss=within_mark(LOSS, parts.loss))
     with profile(activities=ACTIVITIES[: 1 + ON_GPUS]) as trace:
         split = measure_split(marked, iter(within_mark(BATCH, partial(next, batches)), None), steps)
     seen = traced(trace)
+    if before and isinstance(seen, DeviceTrace):
+        own, traced_share = before.exposed_share, seen.exposed_s / before.step_s
+        return Shares(own, traced_share, seen.slowed, seen.idle, before.core_waits)
     return Shares(split.exposed_share, seen.waited, seen.slowed, seen.idle, split.core_waits)
 
 

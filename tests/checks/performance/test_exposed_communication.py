@@ -21,6 +21,9 @@ SPLIT = StepSplit(
 MOSTLY_WAITING = msgspec.structs.replace(
     SPLIT, forward_s=0.005, backward_s=0.014, exposed_comm_s=0.07
 )
+# As on two H200: a step that waits for the host, whose kernels of NCCL are seldom alone.
+ALL_HIDDEN = Kernels(comm_s=0.012, compute_s=0.02, exposed_comm_s=0.006)
+ALL_EXPOSED = Kernels(comm_s=0.08, compute_s=0.02, exposed_comm_s=0.075)
 
 
 def rank(
@@ -72,6 +75,10 @@ def scaled(split: StepSplit, times: float) -> StepSplit:
             ranks(2, 0, 1, fact=rank(exposed_comm_s=0.05, forward_s=0.0, backward_s=0.039)),
             id="half of the step",
         ),
+        pytest.param(
+            ranks(2, 0, 1, fact=rank(MOSTLY_WAITING, kernels=ALL_HIDDEN)),
+            id="the calls take the host long, and kernels of NCCL run beside others",
+        ),
     ],
 )
 def test_silent(facts: Ranks) -> None:
@@ -109,6 +116,7 @@ def test_parts_that_do_not_add_up_are_a_warning(
         pytest.param(ranks(2, 1, fact=rank(MOSTLY_WAITING)), (1,), id="one of two"),
         pytest.param(ranks(8, *range(8), fact=rank(MOSTLY_WAITING)), tuple(range(8)), id="all"),
         pytest.param({9: rank(MOSTLY_WAITING), 4: rank()}, (9,), id="ranks that told nothing"),
+        pytest.param({0: rank(MOSTLY_WAITING, kernels=ALL_EXPOSED)}, (0,), id="kernels say so too"),
     ],
 )
 def test_a_users_step_that_mostly_waits_is_information(facts: Ranks, bad: tuple[int, ...]) -> None:
