@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from ddpcheck import __version__, cli, commands
+from ddpcheck import __version__, commands
 from ddpcheck.check import Profile
-from ddpcheck.cli import build_parser, main
+from ddpcheck.cli import main
+from ddpcheck.command_options import EPILOG, build_parser
 from ddpcheck.engine.assembly import Ranks, build_report
 from ddpcheck.engine.rundir import note_start
 from ddpcheck.errors import ExitCode, GateError, LaunchError, TargetError
@@ -419,7 +420,7 @@ def test_exit_codes_and_version_are_told(capsys: pytest.CaptureFixture[str]) -> 
         main(["--version"])
     assert (left.value.code, capsys.readouterr().out) == (0, f"ddpcheck {__version__}\n")
     for code in ExitCode:
-        assert f"\n  {code.value} " in cli.EPILOG
+        assert f"\n  {code.value} " in EPILOG
 
 
 @pytest.mark.parametrize("command", ["run", "train", "report", "list", "explain"])

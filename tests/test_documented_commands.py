@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from readme_parts import README, ROOT, SAMPLE
 
-from ddpcheck.cli import build_parser, main
+from ddpcheck.cli import main
+from ddpcheck.command_options import build_parser
 
 DOCUMENTS = (
     *(README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs/examples").iterdir())),
