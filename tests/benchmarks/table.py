@@ -76,7 +76,7 @@ BENCHMARKS = (
         (Figure("the same where one of them is lost, s", 5, STAGE),),
     ),
     Benchmark(
-        "watch_overhead.py --runs 8",
+        "watch_overhead.py --runs 20",
         "watch_overhead.py --runs 1",
         (Figure("a step under ddpcheck watch / alone, 2 gloo ranks", 1.05, RATIO),),
     ),
