@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,14 +27,21 @@ from ddpcheck.engine.rundir import (
     spare_dir,
 )
 from ddpcheck.errors import ExitCode, LaunchError, UsageError
-from ddpcheck.launch.endings import REQUESTS_TO_END
 from ddpcheck.launch.gpus import visible_gpus
 from ddpcheck.launch.identity import require_one_rank, require_whole_job, started_by_launcher
 from ddpcheck.launch.own_ranks import STARTS_OWN, starts_own_ranks
 from ddpcheck.measures.words import counted
+from ddpcheck.ranks import (
+    LocalRun,
+    Printer,
+    run_as_rank,
+    run_in_rank,
+    run_script_alone,
+    train_as_rank,
+    train_in_rank,
+)
 from ddpcheck.report import (
     REPORT_NAME,
-    Report,
     exit_code_of,
     facts_in,
     read_report,
@@ -62,9 +68,7 @@ def run(settings: RunSettings, options: LaunchOptions, argv: Sequence[str]) -> i
         select(catalogue(), settings.select, settings.skip)
     if started_by_launcher(os.environ):
         require_one_rank(os.environ, options.nproc_per_node)
-        from ddpcheck.engine.rank import run_rank
-
-        return run_rank(settings, new_run_id(), _Printer(settings.format))
+        return run_as_rank(settings)
     require_whole_job(os.environ)
     facts_in(settings.baseline)  # what cannot be read is better told before torch is imported
     nproc = ranks_to_start(options, settings.backend)
@@ -87,9 +91,7 @@ def watch(settings: WatchSettings, options: LaunchOptions, argv: Sequence[str]) 
     facts_in(settings.baseline)
     if started_by_launcher(os.environ):
         require_one_rank(os.environ, options.nproc_per_node)
-        from ddpcheck.engine.rank import run_rank
-
-        return run_rank(settings, new_run_id(), _Printer(settings.format))
+        return run_as_rank(settings)
     require_whole_job(os.environ)
     told = options.nproc_per_node is not None or options.nnodes > 1
     if not told and starts_own_ranks(settings.script, is_module=settings.is_module):
@@ -104,9 +106,7 @@ def train(settings: TrainSettings, options: LaunchOptions, argv: Sequence[str]) 
     """Carry out ``ddpcheck train``: as one rank inside a launcher, or start the ranks."""
     if started_by_launcher(os.environ):
         require_one_rank(os.environ, options.nproc_per_node)
-        from ddpcheck.train.rank import train_rank
-
-        return train_rank(settings)
+        return train_as_rank(settings)
     require_whole_job(os.environ)
     nproc = ranks_to_start(options, settings.backend)
     if options.nnodes > 1:
@@ -206,37 +206,6 @@ def ranks_to_start(options: LaunchOptions, backend: str) -> int:
     return nproc
 
 
-@dataclass(frozen=True)
-class LocalRun:
-    """What a local rank of ``ddpcheck run`` is given."""
-
-    settings: RunSettings
-    run_id: str
-
-
-def run_in_rank(job: LocalRun) -> int:
-    """Be one local rank; the parent shows the report."""
-    from ddpcheck.engine.rank import run_rank
-
-    return run_rank(job.settings, job.run_id, _leave_it_to_the_parent)
-
-
-def run_script_alone(job: LocalRun) -> int:
-    """Run a script that starts its own ranks; the parent shows the report."""
-    from ddpcheck.engine.following import follow_script
-
-    return follow_script(job.settings, job.run_id)
-
-
-def train_in_rank(settings: TrainSettings) -> int:
-    """Be one local rank of the reference training."""
-    from ddpcheck.train.rank import train_rank
-
-    for number in REQUESTS_TO_END:
-        signal.signal(number, signal.SIG_DFL)  # there is nothing to tell of a broken training
-    return train_rank(settings)
-
-
 def _run_on_nodes(
     settings: RunSettings, options: LaunchOptions, nproc: int, argv: Sequence[str]
 ) -> int:
@@ -249,7 +218,7 @@ def _run_on_nodes(
         from ddpcheck.engine.unstarted import report_unstarted
 
         own = replace(options, nproc_per_node=nproc)
-        report_unstarted(settings, own, error, began, _Printer(settings.format))
+        report_unstarted(settings, own, error, began, Printer(settings.format))
         raise
 
 
@@ -316,15 +285,3 @@ def _made_up(settings: RunSettings, run_dir: Path, ending: Ending, nproc: int) -
         + "; ".join(f"rank {each.rank}: {each.ended_by}" for each in ending.departures)
         + f"; their messages stand above, their files in {run_dir}"
     )
-
-
-@dataclass(frozen=True)
-class _Printer:
-    fmt: str
-
-    def __call__(self, finished: Report, path: Path) -> None:
-        show(finished, self.fmt, path)
-
-
-def _leave_it_to_the_parent(_finished: Report, _path: Path) -> None:
-    """Show nothing: the parent reads the report file and shows it."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ddpcheck.commands import train_in_rank
 from ddpcheck.finding import Recommendation
 from ddpcheck.launch.local import launch_local
 from ddpcheck.measures.words import as_options
+from ddpcheck.ranks import train_in_rank
 from ddpcheck.report import Report, Run, Verdict, write_report
 from ddpcheck.settings import TrainSettings
 

@@ -4,13 +4,13 @@ Imports only: a process that has run tensor operations has threads, and must not
 """
 
 import atexit
-import gc
 import os
 from contextlib import suppress
 from importlib import import_module
 
 from ddpcheck.catalogue import catalogue
 from ddpcheck.errors import CatalogueError
+from ddpcheck.launch.importing import imported_for_good
 
 MODULES = (
     "torch._dynamo",  # DDP and the optimizers import it on first use
@@ -36,17 +36,12 @@ def leave_at_once() -> None:
 
 
 def import_once() -> None:
-    """Import all that a rank needs, and keep it out of later garbage collections."""
-    # An import makes many objects and little garbage: without collections in between, importing
-    # torch takes a fifth less time (measured with torch 2.13).
-    gc.disable()
-    for name in MODULES:
-        import_module(name)
-    with suppress(CatalogueError):  # who needs it tells of it
-        catalogue()
-    # Collections in a forked rank would touch, and so copy, every page that holds an object.
-    gc.freeze()
-    gc.enable()
+    """Import all that a rank needs."""
+    with imported_for_good():
+        for name in MODULES:
+            import_module(name)
+        with suppress(CatalogueError):  # who needs it tells of it
+            catalogue()
 
 
 import_once()
