@@ -18,7 +18,7 @@ import msgspec
 
 from ddpcheck.check import Context, Profile, Skip
 from ddpcheck.finding import Confidence, Finding, Recommendation, Severity
-from ddpcheck.measures.split import Kernels, StepSplit
+from ddpcheck.measures.split import Kernels, StepSplit, exposed_share
 
 MEASURED_STEPS = {Profile.QUICK: 2, Profile.STANDARD: 4, Profile.FULL: 30}
 # Parts that miss more of the step than this were measured wrongly.
@@ -43,17 +43,6 @@ class Facts(msgspec.Struct, frozen=True):
     gradient_bytes: int
     workers: int
     built_in: bool
-
-    @property
-    def exposed_share(self) -> float:
-        """Return the share of the step that communication takes with no compute beside it, 0 to 1.
-
-        Where the host is what a step waits for, one with synchronization is longer by the calls as
-        well. Where kernels were seen, no more is exposed than those of NCCL that ran alone.
-        """
-        if self.kernels is None or not self.split.step_s:
-            return self.split.exposed_share
-        return min(self.split.exposed_share, self.kernels.exposed_comm_s / self.split.step_s)
 
 
 def probe(ctx: Context) -> Facts:
@@ -89,7 +78,9 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
         if split.step_s > SHORTEST_STEP_S
     }
     off = tuple(rank for rank in sorted(missed) if missed[rank] > PARTS_TOLERANCE_RELATIVE)
-    users = {r: fact.exposed_share for r, fact in facts.items() if not fact.built_in}
+    users = {
+        r: exposed_share(fact.split, fact.kernels) for r, fact in facts.items() if not fact.built_in
+    }
     high = tuple(rank for rank in sorted(users) if users[rank] > EXPOSED_LIMIT_RATIO)
     return [
         *([_does_not_add_up(off, max(missed.values()))] if off else []),

@@ -1,4 +1,4 @@
-"""How ranks import what they stay with to their end."""
+"""How fork servers import what their ranks stay with to their end."""
 
 from __future__ import annotations
 

@@ -63,3 +63,14 @@ class Kernels(msgspec.Struct, frozen=True, kw_only=True):
     comm_s: float
     compute_s: float
     exposed_comm_s: float
+
+
+def exposed_share(split: StepSplit, kernels: Kernels | None) -> float:
+    """Return the share of the step that communication takes with no compute beside it, 0 to 1.
+
+    Where the host is what a step waits for, one with synchronization is longer by the calls as
+    well. Where kernels were seen, no more is exposed than those of NCCL that ran alone.
+    """
+    if kernels is None or not split.step_s:
+        return split.exposed_share
+    return min(split.exposed_share, kernels.exposed_comm_s / split.step_s)
