@@ -18,7 +18,7 @@ import msgspec
 
 from ddpcheck.check import Context, Profile, Skip
 from ddpcheck.finding import Confidence, Finding, Recommendation, Severity
-from ddpcheck.measures.split import Kernels, StepSplit, exposed_share
+from ddpcheck.measures.split import Kernels, StepSplit, shown_exposed
 
 MEASURED_STEPS = {Profile.QUICK: 2, Profile.STANDARD: 4, Profile.FULL: 30}
 # Parts that miss more of the step than this were measured wrongly.
@@ -78,9 +78,7 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
         if split.step_s > SHORTEST_STEP_S
     }
     off = tuple(rank for rank in sorted(missed) if missed[rank] > PARTS_TOLERANCE_RELATIVE)
-    users = {
-        r: exposed_share(fact.split, fact.kernels) for r, fact in facts.items() if not fact.built_in
-    }
+    users = {r: shown_exposed(f.split, f.kernels) for r, f in facts.items() if not f.built_in}
     high = tuple(rank for rank in sorted(users) if users[rank] > EXPOSED_LIMIT_RATIO)
     return [
         *([_does_not_add_up(off, max(missed.values()))] if off else []),

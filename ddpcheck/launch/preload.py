@@ -9,8 +9,8 @@ from contextlib import suppress
 from importlib import import_module
 
 from ddpcheck.catalogue import catalogue
+from ddpcheck.engine.pauses import imported_for_good
 from ddpcheck.errors import CatalogueError
-from ddpcheck.launch.importing import imported_for_good
 
 MODULES = (
     "torch._dynamo",  # DDP and the optimizers import it on first use

@@ -65,7 +65,7 @@ class Kernels(msgspec.Struct, frozen=True, kw_only=True):
     exposed_comm_s: float
 
 
-def exposed_share(split: StepSplit, kernels: Kernels | None) -> float:
+def shown_exposed(split: StepSplit, kernels: Kernels | None) -> float:
     """Return the share of the step that communication takes with no compute beside it, 0 to 1.
 
     Where the host is what a step waits for, one with synchronization is longer by the calls as

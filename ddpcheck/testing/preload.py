@@ -2,7 +2,7 @@
 
 from importlib import import_module
 
-from ddpcheck.launch.importing import imported_for_good
+from ddpcheck.engine.pauses import imported_for_good
 
 MODULES = ("torch._dynamo", "torch.nn.parallel", "pytest", "ddpcheck.testing.rank")
 
