@@ -22,6 +22,16 @@ DDP = "torch/nn/parallel/distributed.py"
 # Calls that return when a collective, or the device that carries it out, is done.
 WAITS = (".wait", ".synchronize", ".item", ".tolist", ".cpu")
 BACKWARD = "_engine_run_backward"
+# What torch calls its operations through, up to ten frames deep: they tell nothing of the caller.
+WRAPPERS = (
+    "torch/_ops.py",
+    "torch/_library/",
+    "torch/_compile.py",
+    "torch/_dynamo/eval_frame.py",
+    "torch/_dynamo/decorators.py",
+)
+# A model is called through so many frames of torch, where it is at work and waits for nobody.
+INNERMOST = 6
 # A real-time signal that nobody is known to use: SIGUSR1 and SIGUSR2 are the schedulers'.
 ASK = signal.SIGRTMIN + 11
 # faulthandler's lines: the thread that Python started with is its last one.
@@ -80,7 +90,8 @@ def shown_waiting_call(shown: str) -> str:
 
 
 def _awaited(frames: Sequence[FrameSummary]) -> str:
-    for each in reversed(frames[-6:]):
+    telling = [each for each in frames if not any(name in each.filename for name in WRAPPERS)]
+    for each in reversed(telling[-INNERMOST:]):
         if each.name == BACKWARD:
             return "backward"
         if DISTRIBUTED in each.filename:

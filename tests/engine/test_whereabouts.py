@@ -195,6 +195,36 @@ def test_what_faulthandler_shows_tells_where_the_main_thread_waits() -> None:
     assert shown_waiting_call("") == ""
 
 
+TORCH = "/venv/lib/python3.11/site-packages/torch"
+# Captured: FSDP2's full_tensor(), torch 2.13.
+WRAPPED = [
+    ("_dynamo/eval_frame.py", "nothing"),
+    ("_dynamo/eval_frame.py", "__init__"),
+    ("_dynamo/eval_frame.py", "__init__"),
+    ("_dynamo/decorators.py", "disable"),
+    ("_compile.py", "inner"),
+    ("_library/custom_ops.py", "backend_impl"),
+    ("_ops.py", "redispatch"),
+    ("_library/autograd.py", "forward_no_grad"),
+    ("_library/autograd.py", "autograd_impl"),
+    ("_ops.py", "__call__"),
+    ("_library/custom_ops.py", "__call__"),
+]
+
+
+def shown_within(outer: str) -> str:
+    """Return what faulthandler shows of a thread that is at work on an operation of ``outer``."""
+    wrapped = [f'  File "{TORCH}/{file}", line 1 in {name}' for file, name in WRAPPED]
+    return "\n".join(["Current thread 0x00007fbee17bab80:", *wrapped, outer, ""])
+
+
+def test_what_torch_calls_operations_through_does_not_hide_who_waits() -> None:
+    inside = f'  File "{TORCH}/distributed/_functional_collectives.py", line 1405 in wait_tensor'
+    assert shown_waiting_call(shown_within(inside)) == "wait_tensor"
+    elsewhere = '  File "/home/me/train.py", line 40 in main'
+    assert shown_waiting_call(shown_within(f"{elsewhere}\n{inside}")) == ""
+
+
 def test_a_process_that_holds_the_gil_is_ended_and_leaves_its_stack(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", GIL_HELD, str(tmp_path)], timeout=LONG_S, check=False
