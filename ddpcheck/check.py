@@ -33,6 +33,7 @@ import msgspec
 
 from ddpcheck.finding import Finding, Recommendation, Severity
 from ddpcheck.measures.mesh import Axis
+from ddpcheck.measures.rank_process import RankProcess
 from ddpcheck.measures.testimony import Testimony
 
 if TYPE_CHECKING:
@@ -81,6 +82,8 @@ class Meeting(msgspec.Struct, frozen=True):
 
     ``store_host`` is the host whose rank opened the store, or '' when a launcher did. With an error,
     ``kind`` is how the attempt ended (a ``Reached``), and ``owner`` who holds the port, if known.
+    ``elsewhere`` are ranks of a job of this size that were seen here while this rank waited for the
+    others, and that meet at another port.
     """
 
     place: str
@@ -89,6 +92,7 @@ class Meeting(msgspec.Struct, frozen=True):
     store_host: str = ""
     kind: str = ""
     owner: str = ""
+    elsewhere: tuple[RankProcess, ...] = ()
 
 
 class Joining(msgspec.Struct, frozen=True):

@@ -26,6 +26,7 @@ ALLOWED = {
     "ddpcheck.errors": set[str](),
     "ddpcheck.check": {
         *("ddpcheck.finding", "ddpcheck.measures.testimony", "ddpcheck.measures.mesh"),
+        "ddpcheck.measures.rank_process",
     },
     "ddpcheck.jsontext": set[str](),
     "ddpcheck.measures": {"ddpcheck.measures", "ddpcheck.finding"},

@@ -14,7 +14,8 @@ import msgspec
 
 from ddpcheck.check import Context, Skip
 from ddpcheck.finding import Confidence, Finding
-from ddpcheck.machine.processes import Rank, place_in, ranks_elsewhere
+from ddpcheck.machine.processes import place_in, ranks_elsewhere
+from ddpcheck.measures.rank_process import RankProcess
 from ddpcheck.measures.words import listed
 
 
@@ -23,7 +24,7 @@ class Facts(msgspec.Struct, frozen=True):
 
     host: str
     place: str
-    elsewhere: list[Rank]
+    elsewhere: list[RankProcess]
 
 
 def probe(ctx: Context) -> Facts:
@@ -32,7 +33,10 @@ def probe(ctx: Context) -> Facts:
     asked = ctx.environ.get("WORLD_SIZE", "")
     if not asked.isdecimal() or int(asked) <= ctx.world_size:
         raise Skip("all ranks came")
-    return Facts(ctx.host, place_in(ctx.environ), ranks_elsewhere(ctx.environ))
+    # Each waits as long, so some have given up by now that were seen a moment ago.
+    seen = ctx.meeting.elsewhere if ctx.meeting is not None else ()
+    found = {each.pid: each for each in (*seen, *ranks_elsewhere(ctx.environ))}
+    return Facts(ctx.host, place_in(ctx.environ), list(found.values()))
 
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:

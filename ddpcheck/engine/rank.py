@@ -32,6 +32,7 @@ from ddpcheck.engine.same_settings import settings_told
 from ddpcheck.engine.sentinel import Post, Sentinel
 from ddpcheck.engine.signals import SignalMail
 from ddpcheck.engine.storeless import Storeless
+from ddpcheck.engine.strays import Strays
 from ddpcheck.engine.whereabouts import Whereabouts
 from ddpcheck.engine.work import LEADER_SLACK_S, RankWork
 from ddpcheck.errors import ExitCode, LaunchError, UsageError
@@ -68,8 +69,6 @@ def run_rank(settings: RunSettings, run_id: str, on_report: OnReport) -> int:
         who, unknown = identity(os.environ), None
     except UsageError as error:
         who, unknown = as_far_as_known(os.environ), error
-    # DDP and the optimizers import it on first use: not within a check's deadline.
-    import_module("torch._dynamo")
     mail = SignalMail()
     flight.switch_on(os.environ)
     task = task_of(who, settings, run_id, on_report)
@@ -141,6 +140,7 @@ class Rank:
         self._storeless = Storeless(task, self._where)
         self._beside: Sentinel | None = None
         self._lookout: Lookout | None = None
+        self._strays = Strays(os.environ)
         self._leader = Leader(lambda: Channel(self._new_store()), task)
 
     def run(self) -> int:
@@ -185,8 +185,8 @@ class Rank:
             sentinel_channel, self._post, self._where, self._mail, self._storeless
         )
         self._beside.start()
-        looks = [self._storeless.look, *([self._where.agent.look] if self._where.agent else [])]
-        self._lookout = Lookout(looks)
+        above = [self._where.agent.look] if self._where.agent else []
+        self._lookout = Lookout([self._storeless.look, self._strays.look, *above])
         if self._who.rank == 0 and self._channel.succeed("", member):
             self._leader.start()
 
@@ -261,7 +261,7 @@ class Rank:
             steps=steps,
             whereabouts=self._where,
             journal=journal,
-            meeting=self._meeting,
+            meeting=msgspec.structs.replace(self._meeting, elsewhere=self._strays.last_seen()),
         )
 
     def _no_verdict(self) -> int:

@@ -6,17 +6,9 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
-import msgspec
+from ddpcheck.measures.rank_process import RankProcess
 
 OURS = "ddpcheck"
-
-
-class Rank(msgspec.Struct, frozen=True):
-    """A process that was started as a rank, and where it was told to meet the others."""
-
-    pid: int
-    rank: int
-    place: str
 
 
 def place_in(environ: Mapping[str, str]) -> str:
@@ -24,7 +16,7 @@ def place_in(environ: Mapping[str, str]) -> str:
     return f"{environ.get('MASTER_ADDR', '')}:{environ.get('MASTER_PORT', '')}"
 
 
-def ranks_elsewhere(environ: Mapping[str, str]) -> list[Rank]:
+def ranks_elsewhere(environ: Mapping[str, str]) -> list[RankProcess]:
     """Return the ranks of a job of the same size here that meet at another port of MASTER_ADDR.
 
     They may be another job's.
@@ -34,18 +26,18 @@ def ranks_elsewhere(environ: Mapping[str, str]) -> list[Rank]:
     return [each for each in others if each.place != here]
 
 
-def ranks_here(environ: Mapping[str, str]) -> list[Rank]:
+def ranks_here(environ: Mapping[str, str]) -> list[RankProcess]:
     """Return the other ranks of this job on this machine, whether they have come so far or not."""
     here = place_in(environ)
     return [each for each in _ranks(environ) if each.place == here]
 
 
-def _ranks(environ: Mapping[str, str]) -> Iterator[Rank]:
+def _ranks(environ: Mapping[str, str]) -> Iterator[RankProcess]:
     """Yield ddpcheck's own processes in a job of that size, as far as this user may read them."""
     size = environ.get("WORLD_SIZE", "")
     for pid, each in _environments():
         if each.get("WORLD_SIZE") == size and each.get("RANK", "").isdecimal():
-            yield Rank(pid, int(each["RANK"]), place_in(each))
+            yield RankProcess(pid, int(each["RANK"]), place_in(each))
 
 
 def own_pids() -> tuple[int, ...]:
