@@ -8,7 +8,7 @@ import operator
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import wait
@@ -21,8 +21,10 @@ from ddpcheck.testing.errands import Called, Done, Errand, Phase, Unable, Warned
 from ddpcheck.testing.pool import Pool, Rank
 from ddpcheck.testing.standing import LOOK_S, Standing, stands_now, told
 
-# Once ranks have failed and gone, the others have this long: gloo tells them at once.
+# Once ranks have failed and gone, those that wait for them have this long: gloo tells them at once.
 GRACE_S = 5.0
+# And so long has who is at work, as at showing why it failed, on a busy machine.
+LONG_GRACE_S = 30.0
 BACKENDS = ("auto", "gloo", "nccl")
 
 
@@ -91,6 +93,37 @@ def _reports(
 
 
 @dataclass
+class Patience:
+    """How long the ranks of a test are waited for: to ``until_s``, or shorter once one has gone."""
+
+    until_s: float
+    _look_at_s: float = math.inf
+    _is_short: bool = False
+
+    def shorten(self) -> None:
+        """Wait a little longer only; to be called again and again."""
+        if not self._is_short:
+            self._is_short = True
+            now_s = time.monotonic()
+            self.until_s = min(self.until_s, now_s + LONG_GRACE_S)
+            self._look_at_s = now_s + GRACE_S
+
+    def left_s(self) -> float:
+        """Return the seconds until ``is_over`` may have changed."""
+        return max(0.0, min(self.until_s, self._look_at_s) - time.monotonic())
+
+    def is_over(self, left: Mapping[int, Rank]) -> bool:
+        """Return whether these ranks, which have not come to the end, are waited for no longer."""
+        now_s = time.monotonic()
+        if now_s > self.until_s:
+            return True
+        if now_s <= self._look_at_s:
+            return False
+        self._look_at_s = now_s + GRACE_S
+        return all(stand.call for stand in stands_now(left).values())
+
+
+@dataclass
 class Session:
     """One test on its ranks."""
 
@@ -142,18 +175,18 @@ class Session:
 
     def _until_all_have_called(self, ranks: list[Rank]) -> None:
         """Wait until no rank is in the test's body any more; then let all of them go on."""
-        until = time.monotonic() + self.wanted.timeout_s
+        patience = Patience(time.monotonic() + self.wanted.timeout_s)
         standing = Standing()
-        while waiting := self._still_in_the_body(ranks):
-            self._hear(waiting, min(LOOK_S, max(0.0, until - time.monotonic())))
+        while self._still_in_the_body(ranks):
+            # Who failed has its say as well, and is let go: it may hold connections to its end.
+            self._hear(self._not_over(ranks), min(LOOK_S, patience.left_s()))
             if self.outcome.has_failed():
                 # Those that have come to their end leave the group, which others may wait in.
                 self._let_go_on(ranks)
                 if self._failed_have_gone(ranks):
-                    until = min(until, time.monotonic() + GRACE_S)
+                    patience.shorten()
             left = self._still_in_the_body(ranks)
-            over = time.monotonic() > until
-            if left and (over or standing.is_hopeless(self._at_the_end(), left)):
+            if left and (patience.is_over(left) or standing.is_hopeless(self._at_the_end(), left)):
                 self.outcome.hang = told(self.item.name, stands_now(left), self._at_the_end())
                 return
         self._let_go_on(ranks)
@@ -173,7 +206,7 @@ class Session:
         """Wait for what comes after the body: fixtures that are taken down."""
         until = time.monotonic() + self.wanted.timeout_s
         while not self.outcome.hang:
-            waiting = {n: r for n, r in enumerate(ranks) if not self.outcome.is_over(n)}
+            waiting = self._not_over(ranks)
             if not waiting:
                 return
             self._hear(waiting, LOOK_S)
@@ -185,8 +218,10 @@ class Session:
         return {n: how for n, how in self.outcome.called.items() if how != "failed"}
 
     def _still_in_the_body(self, ranks: list[Rank]) -> dict[int, Rank]:
-        out = self.outcome
-        return {n: r for n, r in enumerate(ranks) if n not in out.called and not out.is_over(n)}
+        return {n: r for n, r in self._not_over(ranks).items() if n not in self.outcome.called}
+
+    def _not_over(self, ranks: list[Rank]) -> dict[int, Rank]:
+        return {n: r for n, r in enumerate(ranks) if not self.outcome.is_over(n)}
 
     def _hear(self, waiting: dict[int, Rank], within_s: float) -> None:
         by_connection: dict[Any, int] = {rank.connection: n for n, rank in waiting.items()}
