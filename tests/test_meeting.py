@@ -165,9 +165,10 @@ def test_a_store_of_a_run_that_does_not_answer_is_no_proxy(tmp_path: Path) -> No
     assert "(ddpcheck store)" in finding.message
 
 
-def test_a_name_that_does_not_resolve_is_told_at_once(tmp_path: Path) -> None:
+def test_a_name_that_does_not_resolve_is_told_in_time(tmp_path: Path) -> None:
     ended = meet(tmp_path, "no-such-host.invalid", free_port())
-    finding = assert_told(ended, "no-such-host.invalid", "does not resolve")
+    # Or "did not resolve within 2 s": that is for the name server of this machine to choose.
+    finding = assert_told(ended, "the name no-such-host.invalid d", " not resolve")
     assert "set MASTER_ADDR to the IP address of rank 0's host" in finding.fix
     assert "no-such-host.invalid is none" in finding.fix
 
