@@ -10,7 +10,8 @@ from typing import Any, NamedTuple, cast
 import psutil
 from simulated_ranks import SimulatedRank
 
-from ddpcheck.engine.channel import ASSIGNMENT, Channel
+from ddpcheck.engine.announcements import ASSIGNMENT
+from ddpcheck.engine.channel import Channel
 from ddpcheck.engine.leader import Leader
 from ddpcheck.launch.host import ENDED
 from ddpcheck.launch.stores import Store

@@ -25,7 +25,8 @@ import msgspec
 from many_ranks import A_HOST, SAMPLE, entries_of, host_of
 
 from ddpcheck.check import Stage
-from ddpcheck.engine.channel import Channel, Decision, End
+from ddpcheck.engine.announcements import Decision, End
+from ddpcheck.engine.channel import Channel
 from ddpcheck.engine.entries import Ended, Entry, Present, packed_for_store
 from ddpcheck.engine.leader import Task
 from ddpcheck.engine.plan import BEAT_S, slowness

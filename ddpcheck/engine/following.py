@@ -22,7 +22,8 @@ from typing import Any, cast
 
 import torch.distributed as dist
 
-from ddpcheck.engine.channel import Channel, End
+from ddpcheck.engine.announcements import End
+from ddpcheck.engine.channel import Channel
 from ddpcheck.engine.eyes import eyes
 from ddpcheck.engine.probing import RAISED_BY_CODE
 from ddpcheck.engine.rank import Rank, task_of

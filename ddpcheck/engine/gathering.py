@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from ddpcheck.check import Stage
-from ddpcheck.engine.channel import INQUEST, SHORTEST_PAUSE_S, STOP, Channel
+from ddpcheck.engine.announcements import INQUEST, STOP
+from ddpcheck.engine.channel import SHORTEST_PAUSE_S, Channel
 from ddpcheck.engine.comparing import Comparing
 from ddpcheck.engine.entries import Entry, Testified, has_ended
 from ddpcheck.engine.outcomes import testimony_told

@@ -18,8 +18,9 @@ import msgspec
 
 from ddpcheck.check import Check, Stage
 from ddpcheck.engine.against import against_baseline
+from ddpcheck.engine.announcements import ASSIGNMENT, Assignment, Decision, End
 from ddpcheck.engine.assembly import Ranks, build_report, hosts_of, judge_testimonies
-from ddpcheck.engine.channel import ASSIGNMENT, Assignment, Channel, Decision, End
+from ddpcheck.engine.channel import Channel
 from ddpcheck.engine.entries import Crashed, Ended, Entry, Present, Refused
 from ddpcheck.engine.gathering import Gathering
 from ddpcheck.engine.judging import (

@@ -18,7 +18,8 @@ import msgspec
 from ddpcheck.check import Meeting
 from ddpcheck.engine.agents import look_above
 from ddpcheck.engine.alone import place_of, report_alone
-from ddpcheck.engine.channel import Assignment, Channel, End
+from ddpcheck.engine.announcements import Assignment, End
+from ddpcheck.engine.channel import Channel
 from ddpcheck.engine.chosen import chosen
 from ddpcheck.engine.entries import Journal
 from ddpcheck.engine.group import presence

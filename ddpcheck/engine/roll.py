@@ -6,7 +6,8 @@ import os
 import time
 from collections.abc import Sequence
 
-from ddpcheck.engine.channel import STOP, Channel
+from ddpcheck.engine.announcements import STOP
+from ddpcheck.engine.channel import Channel
 from ddpcheck.engine.entries import Present
 from ddpcheck.engine.same_settings import difference_of
 from ddpcheck.launch.identity import Identity

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ddpcheck.engine.channel import INQUEST, RAISED, STOP, Channel, End
+from ddpcheck.engine.announcements import INQUEST, RAISED, STOP, End
+from ddpcheck.engine.channel import Channel
 from ddpcheck.engine.entries import Journal, Testified
 from ddpcheck.engine.neighbours import Neighbour, Neighbours, exit_of
 from ddpcheck.engine.outcomes import testimony_on_files

@@ -13,8 +13,8 @@ import msgspec
 
 from ddpcheck.check import Check
 from ddpcheck.engine.against import against_baseline
+from ddpcheck.engine.announcements import End
 from ddpcheck.engine.assembly import assemble
-from ddpcheck.engine.channel import End
 from ddpcheck.engine.entries import Ended, Journal, Testified, unpack
 from ddpcheck.engine.leader import EXITS_ARE_TOLD, Task
 from ddpcheck.engine.rundir import keep_report

@@ -11,8 +11,8 @@ from threading import Thread
 from typing import Any
 
 from ddpcheck.check import Stage
+from ddpcheck.engine.announcements import Decision, End
 from ddpcheck.engine.blackbox import GROUPS_SUFFIX
-from ddpcheck.engine.channel import Decision, End
 from ddpcheck.engine.entries import Ended, Entry, Refused, Skipped
 from ddpcheck.engine.eyes import Eyes, eyes
 from ddpcheck.engine.group import abort_group

@@ -15,7 +15,8 @@ import torch
 from torch.distributed import DistStoreError
 
 from ddpcheck.check import Check, Context, Facts, Joining, Meeting, Stage
-from ddpcheck.engine.channel import RAISED, Assignment, Channel, Decision, End
+from ddpcheck.engine.announcements import RAISED, Assignment, Decision, End
+from ddpcheck.engine.channel import Channel
 from ddpcheck.engine.entries import Began, Crashed, Ended, Entry, Journal, Refused, Skipped
 from ddpcheck.engine.group import GROUP_SLACK, abort_group, device_of, join_group, leave_group
 from ddpcheck.engine.nccl_log import close_log, kept_log

@@ -44,7 +44,7 @@ from measured_leader import LeadersChannel, LeadingRank, Led, Mark  # noqa: E402
 from simulated_ranks import PATIENCE_S, Crowd, Job, SimulatedRank, words_of_all  # noqa: E402
 
 from ddpcheck.catalogue import catalogue  # noqa: E402
-from ddpcheck.engine.channel import ASSIGNMENT  # noqa: E402
+from ddpcheck.engine.announcements import ASSIGNMENT  # noqa: E402
 from ddpcheck.engine.leader import Leader  # noqa: E402
 from ddpcheck.engine.plan import BEAT_S, slowness  # noqa: E402
 from ddpcheck.finding import Severity  # noqa: E402

@@ -10,7 +10,8 @@ import pytest
 from torch._C._distributed_c10d import HashStore, PrefixStore
 
 from ddpcheck import jsontext
-from ddpcheck.engine.channel import ASSIGNMENT, STOP, Assignment, Channel, Decision, End
+from ddpcheck.engine.announcements import ASSIGNMENT, STOP, Assignment, Decision, End
+from ddpcheck.engine.channel import Channel
 from ddpcheck.engine.entries import Began, Ended, Measured, Present
 from ddpcheck.launch.host import ENDED
 from ddpcheck.measures.testimony import State, Testimony

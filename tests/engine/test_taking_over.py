@@ -9,7 +9,8 @@ import pytest
 from torch._C._distributed_c10d import HashStore
 
 from ddpcheck import jsontext
-from ddpcheck.engine.channel import ASSIGNMENT, Assignment, Channel
+from ddpcheck.engine.announcements import ASSIGNMENT, Assignment
+from ddpcheck.engine.channel import Channel
 from ddpcheck.engine.entries import Present
 from ddpcheck.engine.leader import RUN, Leader
 from ddpcheck.engine.rank import task_of
