@@ -9,16 +9,27 @@ import shlex
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from ddpcheck.command_options import build_parser
 from ddpcheck.errors import DdpcheckError, ExitCode
 from ddpcheck.launch.exit_codes import leave_exit_code
+from ddpcheck.launch.leaving import leave
 from ddpcheck.option_parser import check_variables
 from ddpcheck.render import require
 
 # torch.distributed.launch and deepspeed hand it to what they start, beside the variable.
 LOCAL_RANK = re.compile(r"--local[-_]rank=\d+")
+
+
+def command() -> NoReturn:
+    """Run the command line of this process, and end with its exit code."""
+    words = sys.argv[1:]
+    code = main(words)
+    # A script that was watched ends as it does by itself.
+    if "torch" in sys.modules and _given(words)[:1] != ["watch"]:
+        leave(code)
+    sys.exit(code)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -28,8 +39,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
+def _given(words: Sequence[str]) -> list[str]:
+    return [word for word in words if not LOCAL_RANK.fullmatch(word)]
+
+
 def _exit_code(words: Sequence[str]) -> int:
-    given = [word for word in words if not LOCAL_RANK.fullmatch(word)]
+    given = _given(words)
     try:
         return int(_dispatch(_understood(given), given))
     except DdpcheckError as error:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import atexit
-import os
 import signal
-import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
@@ -17,7 +14,7 @@ from ddpcheck.engine.rundir import new_run_id
 from ddpcheck.errors import CatalogueError
 from ddpcheck.launch.endings import REQUESTS_TO_END
 from ddpcheck.report import Report
-from ddpcheck.settings import RunSettings, TrainSettings, WatchSettings
+from ddpcheck.settings import RunSettings, TrainSettings
 from ddpcheck.showing import show
 
 # DDP and the optimizers import it on first use.
@@ -43,52 +40,24 @@ class Printer:
         show(finished, self.fmt, path)
 
 
-class QuickEnd:
-    """Ends this process with ``code``, once that is set, without taking the interpreter apart.
-
-    A thread of gloo's lets go of a call's tensors when it comes to it, after the call has ended.
-    One that finds Python on its way out aborts the process (torch 2.13: "terminate called without
-    an active exception"), and torchrun then tells of a failed rank. Taking torch apart also takes
-    0.7 s. To be made before torch is imported: what that does at exit comes first.
-    """
-
-    def __init__(self) -> None:
-        self.code: int | None = None
-        atexit.register(self._leave)
-
-    def _leave(self) -> None:
-        if self.code is None:
-            return
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(OSError, ValueError):  # nobody reads it any more
-                stream.flush()
-        os._exit(self.code)
-
-
 def run_as_rank(settings: RunSettings) -> int:
     """Be a rank that a launcher has started; the one that leads shows the report."""
-    end = QuickEnd()
     with imported_for_good():
         from ddpcheck.engine.rank import run_rank
 
         import_module(COMPILER)
         with suppress(CatalogueError):  # who needs it tells of it
             catalogue()
-    code = run_rank(settings, new_run_id(), Printer(settings.format))
-    if not isinstance(settings, WatchSettings):  # a script ends as it does without ddpcheck
-        end.code = code
-    return code
+    return run_rank(settings, new_run_id(), Printer(settings.format))
 
 
 def train_as_rank(settings: TrainSettings) -> int:
     """Be a rank of the reference training that a launcher has started."""
-    end = QuickEnd()
     with imported_for_good():
         from ddpcheck.train.rank import train_rank
 
         import_module(COMPILER)
-    end.code = train_rank(settings)
-    return end.code
+    return train_rank(settings)
 
 
 def run_in_rank(job: LocalRun) -> int:

@@ -10,6 +10,8 @@ from typing import TypeAlias
 # Takes the seconds since the look before.
 Look: TypeAlias = Callable[[float], None]
 LOOK_S = 0.5
+# A look may hang in the kernel, which has locked the memory of a process that it asks for.
+CLOSE_S = 5.0
 
 
 class Lookout:
@@ -24,7 +26,7 @@ class Lookout:
     def close(self) -> None:
         """Look no more."""
         self._over.set()
-        self._thread.join()
+        self._thread.join(CLOSE_S)
 
     def _run(self) -> None:
         last = time.monotonic()

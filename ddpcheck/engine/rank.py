@@ -262,7 +262,7 @@ class Rank:
             steps=steps,
             whereabouts=self._where,
             journal=journal,
-            meeting=msgspec.structs.replace(self._meeting, elsewhere=self._strays.last_seen()),
+            meeting=msgspec.structs.replace(self._meeting, elsewhere=self._strays.seen()),
         )
 
     def _no_verdict(self) -> int:

@@ -22,7 +22,7 @@ DDP = "torch/nn/parallel/distributed.py"
 # Calls that return when a collective, or the device that carries it out, is done.
 WAITS = (".wait", ".synchronize", ".item", ".tolist", ".cpu")
 BACKWARD = "_engine_run_backward"
-# What torch calls its operations through, up to ten frames deep: they tell nothing of the caller.
+# What torch calls its operations through, eleven frames deep at times: they tell nothing of the caller.
 WRAPPERS = (
     "torch/_ops.py",
     "torch/_library/",

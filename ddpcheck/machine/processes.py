@@ -52,7 +52,8 @@ def own_pids() -> tuple[int, ...]:
 def _environments() -> Iterator[tuple[int, Mapping[str, str]]]:
     import psutil
 
-    for process in psutil.process_iter():
-        with suppress(psutil.Error, OSError):
-            if process.pid != os.getpid() and any(OURS in word for word in process.cmdline()):
-                yield process.pid, process.environ()
+    with suppress(OSError):  # no more files may be opened, say
+        for process in psutil.process_iter():
+            with suppress(psutil.Error, OSError):
+                if process.pid != os.getpid() and any(OURS in word for word in process.cmdline()):
+                    yield process.pid, process.environ()

@@ -8,7 +8,7 @@ import operator
 import sys
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import wait
@@ -21,10 +21,8 @@ from ddpcheck.testing.errands import Called, Done, Errand, Phase, Unable, Warned
 from ddpcheck.testing.pool import Pool, Rank
 from ddpcheck.testing.standing import LOOK_S, Standing, stands_now, told
 
-# Once ranks have failed and gone, those that wait for them have this long: gloo tells them at once.
+# Once ranks have died, the others have this long: gloo tells them at once.
 GRACE_S = 5.0
-# And so long has who is at work, as at showing why it failed, on a busy machine.
-LONG_GRACE_S = 30.0
 BACKENDS = ("auto", "gloo", "nccl")
 
 
@@ -93,37 +91,6 @@ def _reports(
 
 
 @dataclass
-class Patience:
-    """How long the ranks of a test are waited for: to ``until_s``, or shorter once one has gone."""
-
-    until_s: float
-    _look_at_s: float = math.inf
-    _is_short: bool = False
-
-    def shorten(self) -> None:
-        """Wait a little longer only; to be called again and again."""
-        if not self._is_short:
-            self._is_short = True
-            now_s = time.monotonic()
-            self.until_s = min(self.until_s, now_s + LONG_GRACE_S)
-            self._look_at_s = now_s + GRACE_S
-
-    def left_s(self) -> float:
-        """Return the seconds until ``is_over`` may have changed."""
-        return max(0.0, min(self.until_s, self._look_at_s) - time.monotonic())
-
-    def is_over(self, left: Mapping[int, Rank]) -> bool:
-        """Return whether these ranks, which have not come to the end, are waited for no longer."""
-        now_s = time.monotonic()
-        if now_s > self.until_s:
-            return True
-        if now_s <= self._look_at_s:
-            return False
-        self._look_at_s = now_s + GRACE_S
-        return all(stand.call for stand in stands_now(left).values())
-
-
-@dataclass
 class Session:
     """One test on its ranks."""
 
@@ -175,18 +142,21 @@ class Session:
 
     def _until_all_have_called(self, ranks: list[Rank]) -> None:
         """Wait until no rank is in the test's body any more; then let all of them go on."""
-        patience = Patience(time.monotonic() + self.wanted.timeout_s)
-        standing = Standing()
+        until = time.monotonic() + self.wanted.timeout_s
+        standing, gone = Standing(), frozenset[int]()
         while self._still_in_the_body(ranks):
             # Who failed has its say as well, and is let go: it may hold connections to its end.
-            self._hear(self._not_over(ranks), min(LOOK_S, patience.left_s()))
+            self._hear(self._not_over(ranks), min(LOOK_S, max(0.0, until - time.monotonic())))
             if self.outcome.has_failed():
                 # Those that have come to their end leave the group, which others may wait in.
                 self._let_go_on(ranks)
-                if self._failed_have_gone(ranks):
-                    patience.shorten()
+                if self.outcome.ended and self._failed_have_gone(ranks):
+                    until = min(until, time.monotonic() + GRACE_S)
+            if gone != (now_gone := self._failed_and_gone(ranks)):
+                standing, gone = Standing(), now_gone  # who waits for them is yet to be told
             left = self._still_in_the_body(ranks)
-            if left and (patience.is_over(left) or standing.is_hopeless(self._at_the_end(), left)):
+            over = time.monotonic() > until
+            if left and (over or standing.is_hopeless([*self._at_the_end(), *gone], left)):
                 self.outcome.hang = told(self.item.name, stands_now(left), self._at_the_end())
                 return
         self._let_go_on(ranks)
@@ -201,6 +171,12 @@ class Session:
         """Return whether others can have heard of it: not while fixtures are taken down, say."""
         failed = [number for number, how in self.outcome.called.items() if how == "failed"]
         return not any(ranks[number].process.is_alive() for number in failed)
+
+    def _failed_and_gone(self, ranks: list[Rank]) -> frozenset[int]:
+        """Return the ranks that failed, once they have gone; none while one of them is there."""
+        if not self._failed_have_gone(ranks):
+            return frozenset()
+        return frozenset(n for n, how in self.outcome.called.items() if how == "failed")
 
     def _until_all_are_done(self, ranks: list[Rank]) -> None:
         """Wait for what comes after the body: fixtures that are taken down."""

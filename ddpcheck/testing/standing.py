@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from ddpcheck.engine.stacks import shown_waiting_call
@@ -38,7 +38,7 @@ class Standing:
         self._seen: list[dict[int, Stand]] = []
         self._looked_at = 0.0
 
-    def is_hopeless(self, ended: Mapping[int, object], left: Mapping[int, Rank]) -> bool:
+    def is_hopeless(self, ended: Collection[int], left: Mapping[int, Rank]) -> bool:
         """Return whether those that are left wait for one that has ended, or in unlike calls.
 
         To be asked now and then: the stacks of several times are compared. Those that wait in one
