@@ -198,9 +198,11 @@ def _be_rank(connection: Connection, life: Connection, setup: Setup, folder: str
 
 def _host_stores(parent: Connection) -> None:
     """Host one store after the other, each for a test, until nobody asks any more."""
+    from ddpcheck.launch.host import ask_no_name_server
     from ddpcheck.launch.stores import TCPStore
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ask_no_name_server()
     with suppress(EOFError, OSError):
         while parent.recv():
             store = TCPStore(LOOPBACK, 0, is_master=True, wait_for_workers=False)
