@@ -1,6 +1,6 @@
 """Kill a training again and again, at random and in the midst of checkpoints; it goes on each time.
 
-    python tests/kills.py --runs 20 --seed 1
+    python tests/kills.py --runs 20 --seed 1 [--steps-a-kill 15]
 
 Two ranks under torchrun. In turn, one of them dies, and torchrun starts both anew; or the whole job
 does, and is started again, with --resume as soon as there is a checkpoint. Every second kill comes at
@@ -33,6 +33,7 @@ LOOK_S = 0.002
 # Moments are drawn from these: a write by two ranks on two cores, and an attempt's first seconds.
 WRITE_S = 0.25
 ATTEMPT_S = 10.0
+# A fast machine needs more, or the training is at its end before the last kill.
 STEPS_A_KILL = 15
 
 
@@ -155,9 +156,11 @@ def killed_curve(training: Training, runs: int, chance: random.Random) -> list[A
             kill_all(job, chance)
 
 
-def run(folder: Path, strategy: str, runs: int, seed: int) -> bool:
+def run(
+    folder: Path, strategy: str, runs: int, seed: int, steps_a_kill: int = STEPS_A_KILL
+) -> bool:
     """Return whether a training that was killed so often has the curve of an untouched one."""
-    steps = STEPS_A_KILL * runs
+    steps = steps_a_kill * runs
     curves: list[list[Any]] = []
     for name, kills in (("untouched", 0), ("killed", runs)):
         below = folder / name
@@ -175,9 +178,11 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--strategy", default="ddp")
+    parser.add_argument("--steps-a-kill", type=int, default=STEPS_A_KILL)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        same = run(Path(folder), options.strategy, options.runs, options.seed)
+        how = (options.strategy, options.runs, options.seed, options.steps_a_kill)
+        same = run(Path(folder), *how)
     print("the loss curves are the same" if same else "the loss curves DIFFER")
     return 0 if same else 1
 
