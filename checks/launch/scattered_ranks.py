@@ -33,7 +33,7 @@ def probe(ctx: Context) -> Facts:
     asked = ctx.environ.get("WORLD_SIZE", "")
     if not asked.isdecimal() or int(asked) <= ctx.world_size:
         raise Skip("all ranks came")
-    # Each waits as long, so some have given up by now that were seen a moment ago.
+    # Each waits by itself, so some that were seen have given up by now.
     seen = ctx.meeting.elsewhere if ctx.meeting is not None else ()
     found = {each.pid: each for each in (*seen, *ranks_elsewhere(ctx.environ))}
     return Facts(ctx.host, place_in(ctx.environ), list(found.values()))

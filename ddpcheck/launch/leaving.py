@@ -15,9 +15,9 @@ def leave(code: int) -> NoReturn:
 
     A thread of gloo's lets go of a call's tensors when it comes to it, after the call has ended.
     One that finds Python on its way out aborts the process (torch 2.13: "terminate called without
-    an active exception"), and torchrun then tells of a failed rank.
+    an active exception"), and torchrun then tells of a failed rank. What is registered with
+    ``atexit`` is run; threads are not waited for.
     """
-    # Python itself does so before it takes its modules apart, and at the end of forked processes.
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError, AttributeError):  # nobody reads it, or there is none
