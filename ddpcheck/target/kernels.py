@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
 from torch._C._autograd import DeviceType
+from torch.autograd.profiler_util import FunctionEvent
 from torch.profiler import ProfilerActivity, profile
 
-from ddpcheck.measures.intervals import length, uncovered
+from ddpcheck.measures.intervals import Interval, length, uncovered
 from ddpcheck.measures.split import Kernels
 from ddpcheck.target.live import moved
 from ddpcheck.target.step_split import SplitParts
@@ -39,16 +40,22 @@ def _profiled(parts: SplitParts, batches: Iterator[Any], steps: int) -> profile:
     return trace
 
 
-def _overlap(trace: profile, steps: int) -> Kernels:
-    # Annotations of ranges (such as "nccl:all_reduce") stand on the GPU's line too: no kernels.
-    kernels = [
-        event
-        for event in trace.events() or []
+def kernels_of(events: Iterable[FunctionEvent]) -> list[tuple[bool, Interval]]:
+    """Return what ran on a GPU: for each kernel whether it is NCCL's, and its begin and end in us.
+
+    Annotations of ranges (such as "nccl:all_reduce") stand on the GPU's line too, and are no kernels.
+    """
+    return [
+        (_is_nccl(event.name), (event.time_range.start, event.time_range.end))
+        for event in events
         if event.device_type == DeviceType.CUDA and not getattr(event, "is_user_annotation", False)
     ]
-    spans = [(_is_nccl(e.name), (e.time_range.start, e.time_range.end)) for e in kernels]
-    comm = [span for is_nccl, span in spans if is_nccl]
-    compute = [span for is_nccl, span in spans if not is_nccl]
+
+
+def _overlap(trace: profile, steps: int) -> Kernels:
+    kernels = kernels_of(trace.events() or [])
+    comm = [span for is_nccl, span in kernels if is_nccl]
+    compute = [span for is_nccl, span in kernels if not is_nccl]
     return Kernels(
         comm_s=length(comm) / 1e6 / steps,
         compute_s=length(compute) / 1e6 / steps,

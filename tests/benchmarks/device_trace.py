@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from statistics import median
 from typing import NamedTuple
 
-from torch._C._autograd import DeviceType
 from torch.autograd.profiler_util import FunctionEvent
 
 from ddpcheck.measures.intervals import Interval, length, uncovered
+from ddpcheck.target.kernels import kernels_of
 
 
 class Step(NamedTuple):
@@ -33,11 +33,11 @@ class DeviceTrace:
     """
 
     def __init__(self, begins: Sequence[float], events: Sequence[FunctionEvent]) -> None:
-        kernels: list[list[tuple[str, Interval]]] = [[] for _ in begins]
-        for name, span in _kernels_of(events):
+        kernels: list[list[tuple[bool, Interval]]] = [[] for _ in begins]
+        for is_nccl, span in kernels_of(events):
             if span[0] < begins[0]:
                 continue  # of steps that warm up
-            kernels[bisect_right(begins, span[0]) - 1].append((name, span))
+            kernels[bisect_right(begins, span[0]) - 1].append((is_nccl, span))
         steps = [_step(begin, each) for begin, each in zip(begins, kernels, strict=True)]
         self._synced, self._alone = steps[::2], steps[1::2]
 
@@ -66,17 +66,6 @@ class DeviceTrace:
         return (median(synced_us) - median(alone_us)) / median(s.whole_us for s in self._synced)
 
 
-def _kernels_of(events: Sequence[FunctionEvent]) -> list[tuple[str, Interval]]:
-    """Return what ran on the device: annotations of ranges stand on its line, too."""
-    return [
-        (event.name, (event.time_range.start, event.time_range.end))
-        for event in events
-        if event.device_type == DeviceType.CUDA and not getattr(event, "is_user_annotation", False)
-    ]
-
-
-def _step(begin_us: float, kernels: Sequence[tuple[str, Interval]]) -> Step:
-    nccl, other = (
-        [span for name, span in kernels if name.startswith("nccl") is own] for own in (True, False)
-    )
+def _step(begin_us: float, kernels: Sequence[tuple[bool, Interval]]) -> Step:
+    nccl, other = ([span for of_nccl, span in kernels if of_nccl is own] for own in (True, False))
     return Step(max(end for _, (_, end) in kernels) - begin_us, nccl, other)
