@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from ddpcheck.errors import ExitCode
-from ddpcheck.target.minigpt import count_predictions
+from ddpcheck.train.exchange import Exchange, steps_between
 from ddpcheck.train.manifest import Past
 from ddpcheck.train.progress import Progress
 from ddpcheck.train.speed import UNTIMED_STEPS, Stopwatch
-from ddpcheck.train.stop_vote import StopVote, steps_between
 from ddpcheck.train.together import EveryRankError
 from ddpcheck.train.trainer import Trainer
 
@@ -52,32 +51,35 @@ def train(
     watch = Stopwatch(trainer.device, total_s=past.timed_s)
     untimed = past.step + min(UNTIMED_STEPS, (trainer.steps - past.step) // 2)
     tokens = untimed_tokens = 0
-    vote = StopVote(trainer.everyone, trainer.device, steps_between(trainer.device))
+    exchange, between = Exchange(trainer.everyone), steps_between(trainer.device)
     now = past
     for step in range(past.step + 1, trainer.steps + 1):
         if step == untimed + 1:
             untimed_tokens = tokens
             watch.start()
         _, batch = next(batches)
-        part = trainer.step(step, batch)
-        tokens += count_predictions(batch) * trainer.parallel.data.size
-        stopping = vote.is_to_stop(step, asked=alongside.asked_to_stop())
-        saving = stopping or is_saved(step, trainer.steps, alongside.save_every)
-        if not (saving or is_point(step, trainer.steps)):
+        done = trainer.step(step, batch)
+        tokens += done.predictions * trainer.parallel.data.size
+        asked = alongside.asked_to_stop()
+        saving = is_saved(step, trainer.steps, alongside.save_every)
+        exchanging = saving or step == past.step + 1 or step % between == 0
+        if exchanging or is_point(step, trainer.steps):
+            exchange.note(step, done.loss)
+        if not exchanging:
             continue
-        loss = trainer.everyone.sum(part)
-        losses.append((step, loss))
+        heard = exchange.talk(asked=asked)
+        losses += (each for each in heard.losses if is_point(each[0], trainer.steps))
+        _, loss = heard.losses[-1]
         if alongside.progress is not None:
             alongside.progress.show(step, tokens, loss)
-        if saving:
+        if saving or heard.is_to_stop:
             # Writing is not training: it would make the speed depend on the disk.
             with watch.paused():
                 require_finite(step, loss)
                 timed = tokens - untimed_tokens if step > untimed else 0
-                curve = [each for each in losses if is_point(each[0], trainer.steps)]
-                now = _after(past, step, curve, timed, watch.total_s)
+                now = _after(past, step, losses, timed, watch.total_s)
                 alongside.save(now)
-        if stopping:
+        if heard.is_to_stop:
             break
     return now
 

@@ -15,7 +15,7 @@ from torch.utils.data import Dataset
 from ddpcheck.errors import UsageError
 from ddpcheck.launch.identity import Identity
 from ddpcheck.target.builtin import seeded
-from ddpcheck.target.minigpt import MiniGPT, MiniGPTConfig, count_predictions
+from ddpcheck.target.minigpt import MiniGPT, MiniGPTConfig
 from ddpcheck.train.advice import Row
 from ddpcheck.train.data import ShardedBatches
 from ddpcheck.train.parallel import ALONE, Parallel, Place
@@ -175,8 +175,8 @@ class _Run:
         for _ in range(steps):
             self._step += 1
             _, batch = next(self._batches)
-            self._trainer.step(self._step, batch)
-            tokens += count_predictions(batch) * self._parallel.data.size
+            done = self._trainer.step(self._step, batch)
+            tokens += done.predictions * self._parallel.data.size
         watch.stop()
         self._speeds.append(tokens / watch.total_s)
 

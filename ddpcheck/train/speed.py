@@ -12,7 +12,7 @@ import msgspec
 import torch
 from torch import Tensor
 
-from ddpcheck.target.minigpt import MiniGPT, count_predictions
+from ddpcheck.target.minigpt import MiniGPT
 from ddpcheck.train.parallel import ALONE, Place
 from ddpcheck.train.strategies import single
 from ddpcheck.train.trainer import trainer_of
@@ -80,7 +80,7 @@ def single_rank_tokens_per_s(
         if step == UNTIMED_STEPS + 1:
             watch.start()
         _, batch = next(batches)
-        trainer.step(step, batch)
-        tokens += count_predictions(batch) if step > UNTIMED_STEPS else 0
+        predictions = trainer.step(step, batch).predictions
+        tokens += predictions if step > UNTIMED_STEPS else 0
     watch.stop()
     return tokens / watch.total_s

@@ -53,7 +53,7 @@ def taken(trainer: Trainer, number: int, batch: Tensor) -> Step:
     """Return what step ``number`` (from 1) shows, up to where the optimizer would act."""
     collect = trainer.parallel.collect
     weights = collect(weight)
-    part, norm = trainer.gradients(number, batch)
-    loss = trainer.everyone.sum(part).item()
+    part = trainer.gradients(number, batch)
+    loss = trainer.everyone.sum(part.loss).item()
     rate = learning_rate(number, trainer.steps)
-    return Step(rate, loss, norm.item(), collect(gradient), weights)
+    return Step(rate, loss, part.norm.item(), collect(gradient), weights)

@@ -21,7 +21,7 @@ from ddpcheck.train.optimizer import adamw
 from ddpcheck.train.parallel import Place, Scale, Share
 from ddpcheck.train.precision import AgreedScaler
 from ddpcheck.train.strategies import ddp, fsdp, pp, tp
-from ddpcheck.train.trainer import Trainer
+from ddpcheck.train.trainer import StepPart, Trainer
 
 
 def mean_over_the_rank() -> None:
@@ -64,7 +64,7 @@ def gradients_left_scaled(kind: type[torch.amp.GradScaler]) -> None:
     """Plant a step that clips before the scaler divides the gradients, which it does by itself."""
     rightly = Trainer.gradients
 
-    def gradients(self: Trainer, number: int, batch: Tensor) -> tuple[Tensor, Tensor]:
+    def gradients(self: Trainer, number: int, batch: Tensor) -> StepPart:
         with pytest.MonkeyPatch.context() as patch:
             if isinstance(self.scaler, kind):
                 patch.setattr(self.scaler, "unscale_", do_nothing)
