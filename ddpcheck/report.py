@@ -313,8 +313,17 @@ class _Versioned(msgspec.Struct):
     format_version: int
 
 
+def no_report(path: str) -> ReportError:
+    """Return what to raise where there is nothing at ``path``."""
+    return ReportError(
+        f"there is no {path}: run 'ddpcheck run' first, or name a report.json or a run directory"
+    )
+
+
 def _read(file: Path) -> bytes:
     try:
         return file.read_bytes()
+    except FileNotFoundError as error:
+        raise no_report(str(file)) from error
     except OSError as error:
         raise ReportError(f"cannot read {file}: {error.strerror}; name a report.json") from error

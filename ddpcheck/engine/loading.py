@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ddpcheck.engine.assembly import assemble
-from ddpcheck.errors import ReportError
-from ddpcheck.report import REPORT_NAME, Report, read_report
+from ddpcheck.report import REPORT_NAME, Report, no_report, read_report
 from ddpcheck.secrecy.redaction import redacted
 
 
@@ -17,7 +16,7 @@ def loaded(path: str) -> Report:
     """
     place = Path(path)
     if not place.exists():
-        raise ReportError(f"there is no {path}: name a report.json or a run directory")
+        raise no_report(path)
     has_report = place.is_file() or (place / REPORT_NAME).is_file()
     # One of an older version may still hold what is hidden today.
     return redacted(read_report(place)) if has_report else assemble(place, {})

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+from contextlib import suppress
 from types import FrameType
 
 from ddpcheck.engine.descriptors import with_news
@@ -46,6 +47,11 @@ class SignalMail:
         ours = [each for each in numbers if each in REQUESTS_TO_END and _is_ours(each)]
         names = [signal.Signals(each).name for each in ours]
         return names[0] if names else ""
+
+    def wake(self) -> None:
+        """Let who waits for this mail, in another thread, go on at once."""
+        with suppress(BlockingIOError):  # full: it has news enough
+            os.write(self._writer, b"\0")
 
     def close(self) -> None:
         """Let signals mean what they mean to Python, but for those that others handle by now."""

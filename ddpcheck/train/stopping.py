@@ -72,6 +72,7 @@ class StopRequest:
     def __exit__(self, *_: object) -> None:
         self._over.set()
         if self._listener is not None and self._mail is not None:
+            self._mail.wake()
             self._listener.join()
             self._mail.close()
 

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from ddpcheck.train import stopping
 from ddpcheck.train.stopping import Patience, StopRequest
 
 LIMIT_S = 30.0
@@ -27,6 +28,14 @@ def test_a_request_is_heard_and_does_nothing_by_itself(number: signal.Signals) -
         assert stop.asked()
     usual = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
     assert signal.getsignal(number) is usual
+
+
+def test_leaving_does_not_wait_for_the_next_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stopping, "LOOK_S", 2 * LIMIT_S)
+    began_s = time.monotonic()
+    with StopRequest():
+        pass
+    assert time.monotonic() - began_s < LIMIT_S
 
 
 STUCK = """
