@@ -6,8 +6,10 @@ import msgspec
 
 
 class StepSplit(msgspec.Struct, frozen=True, kw_only=True):
-    """One rank's median step in wall seconds; ``comm_s`` is the all-reduces' whole time.
+    """One rank's median step in wall seconds.
 
+    ``comm_s`` is the all-reduces' whole time, ``exposed_comm_s`` that of it after the last gradient
+    was computed; ``backward_s`` is the backward pass without it.
     ``step_s`` is the wall clock around the whole step; the parts are measured within it, on
     a GPU by events on its stream. ``steps_s`` has the wall seconds of every step that was measured:
     how much they vary, and ``core_waits`` which part of the time may have been lost by waiting for a
@@ -68,8 +70,8 @@ class Kernels(msgspec.Struct, frozen=True, kw_only=True):
 def shown_exposed(split: StepSplit, kernels: Kernels | None) -> float:
     """Return the share of the step that communication takes with no compute beside it, 0 to 1.
 
-    Where the host is what a step waits for, one with synchronization is longer by the calls as
-    well. Where kernels were seen, no more is exposed than those of NCCL that ran alone.
+    Where the host is what a step waits for, its own calls lie between the kernels: where these were
+    seen, no more is exposed than those of NCCL that ran alone.
     """
     if kernels is None or not split.step_s:
         return split.exposed_share

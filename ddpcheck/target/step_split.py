@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
@@ -40,6 +39,7 @@ class _Times(msgspec.Struct, frozen=True):
     optimizer_s: float
     step_s: float
     comm_s: float
+    exposed_s: float
 
     @property
     def parts_s(self) -> float:
@@ -47,68 +47,63 @@ class _Times(msgspec.Struct, frozen=True):
 
 
 def measure_split(parts: SplitParts, batches: Iterator[Any], steps: int) -> StepSplit:
-    """Train ``steps`` steps with synchronization and as many without; return the split.
+    """Train ``steps`` steps; return the split.
 
-    Exposed communication is the time that backward takes longer with synchronization than
-    without (``no_sync``), measured in turn, so that a drifting machine shifts both. Taking
+    Exposed communication is the time from the end of the backward pass's compute to the end of its
+    last all-reduce, which DDP takes for its own log: on a GPU on the device's time line. Taking
     "forward and backward" as compute and subtracting it from the same interval would always
-    give 0. It is what a step is longer by: also what compute loses where communication takes cores
-    from it, which a trace does not show as waiting. The replicas have drifted apart afterwards.
+    give 0. What compute loses where communication takes cores from it is compute, as in a trace.
     """
     parts.model._set_ddp_runtime_logging_sample_rate(1)  # else DDP times every 100th step only
     for _ in range(WARM_UP_STEPS):
-        _timed_step(parts, batches, sync=True)
+        _timed_step(parts, batches)
     waits = CoreWaits()
-    synced: list[_Times] = []
-    alone: list[_Times] = []
-    for _ in range(steps):
-        synced.append(_timed_step(parts, batches, sync=True))
-        alone.append(_timed_step(parts, batches, sync=False))
-    return _split(synced, alone, waits.share)
+    return _split([_timed_step(parts, batches) for _ in range(steps)], waits.share)
 
 
-def _split(synced: Sequence[_Times], alone: Sequence[_Times], core_waits: float) -> StepSplit:
+def _split(steps: Sequence[_Times], core_waits: float) -> StepSplit:
     # The parts of one real step, so that they add up to it: of those in the middle, the one that
     # was interrupted least. Parts that are measured wrongly are so in every step.
-    ordered = sorted(synced, key=lambda times: times.step_s)
+    ordered = sorted(steps, key=lambda times: times.step_s)
     middle = ordered[len(ordered) // 4 : 3 * len(ordered) // 4 + 1]
     typical = min(middle, key=lambda times: abs(times.step_s - times.parts_s))
-    compute_s = min(median(times.backward_s for times in alone), typical.backward_s)
+    exposed_s = min(median(times.exposed_s for times in steps), typical.backward_s)
     return StepSplit(
         data_s=typical.data_s,
         forward_s=typical.forward_s,
-        backward_s=compute_s,
-        exposed_comm_s=typical.backward_s - compute_s,
+        backward_s=typical.backward_s - exposed_s,
+        exposed_comm_s=exposed_s,
         optimizer_s=typical.optimizer_s,
         step_s=typical.step_s,
-        comm_s=median(times.comm_s for times in synced),
-        steps=len(synced),
-        steps_s=tuple(float(f"{times.step_s:.4g}") for times in synced),
+        comm_s=median(times.comm_s for times in steps),
+        steps=len(steps),
+        steps_s=tuple(float(f"{times.step_s:.4g}") for times in steps),
         core_waits=core_waits,
     )
 
 
-def _timed_step(parts: SplitParts, batches: Iterator[Any], *, sync: bool) -> _Times:
+def _timed_step(parts: SplitParts, batches: Iterator[Any]) -> _Times:
     """Time one step from outside by the wall clock, and its parts by marks within it."""
     settle(parts.device)
     started = time.perf_counter()
-    marks = _marked_step(parts, batches, sync=sync)
+    marks = _marked_step(parts, batches)
     settle(parts.device)
     step_s = time.perf_counter() - started
-    spans = [start.until(end) for start, end in pairwise(marks)]
-    data_s, forward_s, backward_s, optimizer_s = spans
-    comm_s = _communication_s(parts.model) if sync else 0.0
-    return _Times(data_s, forward_s, backward_s, optimizer_s, step_s, comm_s)
+    data_s, forward_s, backward_s, optimizer_s = (
+        start.until(end) for start, end in pairwise(marks)
+    )
+    comm_s, overlapped_s = _communication_s(parts.model)
+    exposed_s = max(0.0, comm_s - overlapped_s)
+    return _Times(data_s, forward_s, backward_s, optimizer_s, step_s, comm_s, exposed_s)
 
 
-def _marked_step(parts: SplitParts, batches: Iterator[Any], *, sync: bool) -> list[_Mark]:
+def _marked_step(parts: SplitParts, batches: Iterator[Any]) -> list[_Mark]:
     marks = [_Mark(parts.device)]
     batch = moved(next(batches), parts.device)
     marks.append(_Mark(parts.device))
-    with nullcontext() if sync else parts.model.no_sync():
-        loss = parts.loss(parts.model, batch)
-        marks.append(_Mark(parts.device))
-        loss.backward()
+    loss = parts.loss(parts.model, batch)
+    marks.append(_Mark(parts.device))
+    loss.backward()
     marks.append(_Mark(parts.device))
     parts.optimizer.step()
     parts.optimizer.zero_grad(set_to_none=False)
@@ -132,7 +127,9 @@ class _Mark:
         return float(self._event.elapsed_time(later._event)) / 1e3
 
 
-def _communication_s(model: DistributedDataParallel) -> float:
-    """Return the time from the first all-reduce's start to the last one's end, in seconds."""
+def _communication_s(model: DistributedDataParallel) -> tuple[float, float]:
+    """Return the seconds from the first all-reduce's start to the last one's end, and to compute's."""
     logged = model._get_ddp_logging_data()
-    return float(logged.get("backward_comm_time", 0)) / 1e9
+    names = ("backward_comm_time", "backward_compute_comm_overlap_time")
+    whole_s, overlapped_s = (float(logged.get(name, 0)) / 1e9 for name in names)
+    return whole_s, overlapped_s

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from torch.autograd.profiler_util import FunctionEvent
 
-from ddpcheck.measures.intervals import Interval, length, uncovered
+from ddpcheck.measures.intervals import Interval, uncovered
 from ddpcheck.target.kernels import kernels_of
 
 
@@ -27,7 +27,7 @@ class Step(NamedTuple):
 
 
 class DeviceTrace:
-    """What kernels say of steps with synchronization and without, in turn, in the median.
+    """What kernels say of steps, in the median.
 
     ``begins`` are those of the steps in microseconds, each of which waits for the device at its end.
     """
@@ -38,32 +38,17 @@ class DeviceTrace:
             if span[0] < begins[0]:
                 continue  # of steps that warm up
             kernels[bisect_right(begins, span[0]) - 1].append((is_nccl, span))
-        steps = [_step(begin, each) for begin, each in zip(begins, kernels, strict=True)]
-        self._synced, self._alone = steps[::2], steps[1::2]
+        self._steps = [_step(begin, each) for begin, each in zip(begins, kernels, strict=True)]
 
     @property
     def waited(self) -> float:
         """Return the share of a step in which there is communication, and no compute."""
-        return median(step.exposed_us / step.whole_us for step in self._synced)
+        return median(step.exposed_us / step.whole_us for step in self._steps)
 
     @property
     def exposed_s(self) -> float:
         """Return the seconds of a step in which there is communication, and no compute."""
-        return median(step.exposed_us for step in self._synced) / 1e6
-
-    @property
-    def slowed(self) -> float:
-        """Return what compute takes longer with communication beside it."""
-        return self._longer([length(s.compute) for s in self._synced], "compute")
-
-    @property
-    def idle(self) -> float:
-        """Return what steps with synchronization are longer by that is neither."""
-        return self._longer([s.whole_us - s.exposed_us for s in self._synced], "all") - self.slowed
-
-    def _longer(self, synced_us: Sequence[float], of: str) -> float:
-        alone_us = [length(s.compute) if of == "compute" else s.whole_us for s in self._alone]
-        return (median(synced_us) - median(alone_us)) / median(s.whole_us for s in self._synced)
+        return median(step.exposed_us for step in self._steps) / 1e6
 
 
 def _step(begin_us: float, kernels: Sequence[tuple[bool, Interval]]) -> Step:

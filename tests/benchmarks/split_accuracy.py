@@ -5,25 +5,17 @@
 The ranks are on two GPUs where there are two, with NCCL, and else on the CPU, with gloo.
 
 In each turn the product's own measurement (ddpcheck/target/step_split.py) runs inside a trace of
-torch.profiler, so that both tell of the same steps, some with synchronization and as many without, in turn:
+torch.profiler, so that both tell of the same steps:
 
-split: what ``ddpcheck run`` tells. Exposed communication is what a backward pass takes longer with
-    synchronization than without, as a share of a typical step with it.
+split: what ``ddpcheck run`` tells. Exposed communication is the time from the end of a backward pass's
+    compute to the end of its last all-reduce, as DDP logs it, as a share of a step.
 trace: exposed communication is the time in which an all-reduce is under way, from its call
     (``c10d::allreduce_``) to its end on a thread of gloo's (``gloo:all_reduce``), and the main thread,
-    which on a CPU runs autograd, too, is in no operator and in no node of autograd: it waits. The share is
-    the median of the steps with synchronization.
-slowed: what the operators and nodes of a backward pass themselves take longer in steps with
-    synchronization than in those without, in the trace, as a share of a step: all-reduces of gloo are
-    carried out by threads that take cores and memory from compute. The split has it, since a step is
-    longer by it, and what the trace shows as waiting has not.
-idle: likewise what of a backward pass is neither compute nor communication: the main thread has nothing
-    more to wait for, and is not yet on a core again.
+    which on a CPU runs autograd, too, is in no operator and in no node of autograd: it waits.
 
-On GPUs (device_trace.py) the trace has kernels of NCCL while no other runs; slowed and idle are of whole
-steps, whose end is that of their last kernel. Where the host is what a step waits for, tracing makes it
-several times as long, and ranks come at other times. With --apart the split is measured before the trace, and
-both are shares of its step.
+On GPUs (device_trace.py) the trace has kernels of NCCL while no other runs. Where the host is what a step
+waits for, tracing makes it several times as long, and kernels of NCCL run alone while the host has yet to
+launch the next one. With --apart the split is measured before the trace, and both are shares of its step.
 
 A model is tried whose gradients fit one bucket (the built-in target), and a larger one in several
 buckets, of which all but the last may overlap, with small and with larger batches.
@@ -40,7 +32,6 @@ import platform
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from itertools import cycle
 from pathlib import Path
@@ -55,18 +46,18 @@ from torch.multiprocessing.spawn import spawn
 from torch.nn.parallel import DistributedDataParallel
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from ddpcheck.measures.intervals import Interval, length, uncovered
+from ddpcheck.measures.intervals import Interval, uncovered
 from ddpcheck.target.minigpt import MiniGPT, MiniGPTConfig, next_byte_loss
 from ddpcheck.target.step_split import WARM_UP_STEPS, SplitParts, measure_split
 
 LIMIT_POINTS = 5.0
 POINTS = 100
 RANKS = 2
-BATCH, LOSS = "the next batch", "the loss"
+BATCH = "the next batch"
 ACTIVITIES = (ProfilerActivity.CPU, ProfilerActivity.CUDA)
 COMPUTE = ("aten::", "autograd::engine::")
 CALLED, CARRIED_OUT = "c10d::allreduce_", "gloo:all_reduce"
-COLUMNS = ("split", "trace", "points", "slowed", "idle", "core waits")
+COLUMNS = ("split", "trace", "points", "core waits")
 
 
 class Case(NamedTuple):
@@ -98,8 +89,6 @@ class Shares(NamedTuple):
 
     split: float
     trace: float
-    slowed: float
-    idle: float
     core_waits: float
 
     @property
@@ -172,14 +161,13 @@ def shares(parts: SplitParts, batches: Iterator[Any], options: argparse.Namespac
     """Return what the split and a trace say of the same steps, or of as many before the trace."""
     steps: int = options.steps
     before = measure_split(parts, batches, steps) if options.apart and ON_GPUS else None
-    marked = replace(parts, loss=within_mark(LOSS, parts.loss))
     with profile(activities=ACTIVITIES[: 1 + ON_GPUS]) as trace:
-        split = measure_split(marked, iter(within_mark(BATCH, partial(next, batches)), None), steps)
+        split = measure_split(parts, iter(within_mark(BATCH, partial(next, batches)), None), steps)
     seen = traced(trace)
     if before and isinstance(seen, DeviceTrace):
         own, traced_share = before.exposed_share, seen.exposed_s / before.step_s
-        return Shares(own, traced_share, seen.slowed, seen.idle, before.core_waits)
-    return Shares(split.exposed_share, seen.waited, seen.slowed, seen.idle, split.core_waits)
+        return Shares(own, traced_share, before.core_waits)
+    return Shares(split.exposed_share, seen.waited, split.core_waits)
 
 
 def traced(trace: profile) -> Trace | DeviceTrace:
@@ -189,7 +177,7 @@ def traced(trace: profile) -> Trace | DeviceTrace:
     spans = [(e.name, (e.time_range.start, e.time_range.end)) for e in ours]
     if not ON_GPUS:
         return Trace(spans)
-    return DeviceTrace([step.whole[0] for step in steps_in(spans)], events)
+    return DeviceTrace([begin for begin, _ in steps_in(spans)], events)
 
 
 def within_mark(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -202,32 +190,21 @@ def within_mark(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     return marked
 
 
-class Step(NamedTuple):
-    """When a step was, and its backward pass."""
-
-    whole: Interval
-    backward: Interval
-
-
-def steps_in(events: list[tuple[str, Interval]]) -> list[Step]:
+def steps_in(events: list[tuple[str, Interval]]) -> list[Interval]:
     """Return the steps but for those that warm up: from a batch's begin to the gradients' end."""
 
     def of(name: str) -> list[Interval]:
         return sorted(span for told, span in events if told.startswith(name))
 
-    marks = zip(of(BATCH), of(LOSS), of("Optimizer.step"), of("Optimizer.zero_grad"), strict=True)
-    steps = [
-        Step((batch[0], zero[1]), (loss[1], optimizer[0])) for batch, loss, optimizer, zero in marks
-    ]
-    return steps[WARM_UP_STEPS:]
+    marks = zip(of(BATCH), of("Optimizer.zero_grad"), strict=True)
+    return [(batch[0], zero[1]) for batch, zero in marks][WARM_UP_STEPS:]
 
 
 class Trace:
     """What the events of a trace say, as shares of a step with synchronization, in the median."""
 
     def __init__(self, events: list[tuple[str, Interval]]) -> None:
-        steps = steps_in(events)
-        self._synced, self._alone = steps[::2], steps[1::2]
+        self._steps = steps_in(events)
         self._compute = [span for name, span in events if name.startswith(COMPUTE)]
         # Its threads take them up in the order of the calls.
         called, done = (
@@ -239,27 +216,9 @@ class Trace:
     def waited(self) -> float:
         """Return the share in which there is communication, and no compute."""
         return median(
-            uncovered(within(step.whole, self._communication), within(step.whole, self._compute))
-            / took(step.whole)
-            for step in self._synced
+            uncovered(within(step, self._communication), within(step, self._compute)) / took(step)
+            for step in self._steps
         )
-
-    @property
-    def slowed(self) -> float:
-        """Return what compute of a backward pass takes longer with synchronization."""
-        return self._longer(lambda compute, _: length(compute))
-
-    @property
-    def idle(self) -> float:
-        """Return what of a backward pass with synchronization is longer and is neither."""
-        return self._longer(lambda compute, all_of: took(all_of) - length(compute)) - self.waited
-
-    def _longer(self, part_of: Callable[[list[Interval], Interval], float]) -> float:
-        synced, alone = (
-            median(part_of(within(s.backward, self._compute), s.backward) for s in steps)
-            for steps in (self._synced, self._alone)
-        )
-        return (synced - alone) / median(took(step.whole) for step in self._synced)
 
 
 def within(whole: Interval, spans: list[Interval]) -> list[Interval]:
@@ -276,17 +235,12 @@ def summary(found: list[Shares]) -> str:
     """Return the medians of all turns."""
     typical = row(Shares(*(median(each) for each in zip(*found, strict=True))))
     apart = median(each.points for each in found)
-    unexplained = median(each.points - POINTS * (each.slowed + each.idle) for each in found)
-    told = (
-        f"differences in the median {apart:+.1f} points, without slowed and idle {unexplained:+.1f}"
-    )
-    return f"median  {typical}\n{told}\n"
+    return f"median  {typical}\ndifferences in the median {apart:+.1f} points\n"
 
 
 def row(each: Shares) -> str:
     """Return one line of numbers."""
-    after = (f"{share:11.1%}" for share in (each.slowed, each.idle, each.core_waits))
-    return f"{each.split:11.1%}{each.trace:11.1%}{each.points:+11.1f}" + "".join(after)
+    return f"{each.split:11.1%}{each.trace:11.1%}{each.points:+11.1f}{each.core_waits:11.1%}"
 
 
 if __name__ == "__main__":

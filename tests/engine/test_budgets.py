@@ -31,9 +31,9 @@ BUDGETS = {
     # that low-bandwidth times, 20 goes of each collective in two sizes where the machine is fast, with
     # 415 MB. The others have some tens each: one more like those fits, and no more sizes or goes.
     Stage.COLLECTIVES: Work(collectives=1000, bytes=500_000_000, passes=0, steps=0),
-    # 4 steps are rehearsed; the split takes 2 to warm up, and 4 with and 4 without synchronization. The
-    # other 17 passes make gradients alone: for no_sync, for one process in float64, and for bf16.
-    Stage.REHEARSAL: Work(collectives=0, bytes=0, passes=32, steps=14),
+    # 4 steps are rehearsed; the split takes 2 to warm up, and 4. The other 17 passes make gradients
+    # alone: for no_sync, for one process in float64, and for bf16.
+    Stage.REHEARSAL: Work(collectives=0, bytes=0, passes=28, steps=10),
 }
 
 LINE = re.compile(r"^work (\{.*\})$", re.MULTILINE)

@@ -1,12 +1,15 @@
+import time
 from collections.abc import Iterator
 from itertools import repeat
+from threading import Timer
 from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch._C._distributed_c10d import HashStore
+from torch._C._distributed_c10d import GradBucket, HashStore
+from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
 from ddpcheck.measures.split import StepSplit
@@ -95,6 +98,56 @@ def test_a_slow_loss_shows_as_forward() -> None:
     assert split.shares()["forward"] > 0.5
 
 
+LATE_S = 0.1
+# A layer of this width is more than 1 MiB: a bucket of its own in every version of torch.
+WIDE = 600
+
+
+def compute(_: Tensor) -> None:
+    """Take twice as long as a late bucket."""
+    began_s = time.perf_counter()
+    while time.perf_counter() - began_s < 2 * LATE_S:
+        work(1)
+
+
+class SlowInTheMiddle(nn.Module):
+    """Two layers in a bucket each; between their gradients there is much to compute."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(WIDE, WIDE), nn.Linear(WIDE, WIDE)
+
+    def forward(self, x: Tensor) -> Tensor:
+        middle = torch.as_tensor(self.first(x))
+        middle.register_hook(compute)  # of its gradient
+        return torch.as_tensor(self.second(middle))
+
+
+@pytest.mark.parametrize(("late", "is_exposed"), [(True, True), (False, False)])
+def test_only_what_comes_after_the_last_gradient_is_exposed(
+    *, late: bool, is_exposed: bool
+) -> None:
+    # The first bucket, or the last one, comes late: the first one while gradients are computed.
+    net = SlowInTheMiddle()
+    ddp = DistributedDataParallel(net, bucket_cap_mb=1)
+
+    def come_later(_: object, bucket: GradBucket) -> Future[Tensor]:
+        coming: Future[Tensor] = Future()
+        if bucket.is_last() is late:
+            Timer(LATE_S, coming.set_result, (bucket.buffer(),)).start()
+        else:
+            coming.set_result(bucket.buffer())
+        return coming
+
+    ddp.register_comm_hook(None, come_later)
+    optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
+    batches = repeat(torch.ones(4, WIDE))
+    split = measure_split(make_parts(model=ddp, optimizer=optimizer), batches, STEPS)
+    assert split.comm_s > LATE_S
+    assert (split.exposed_comm_s > LATE_S / 2) is is_exposed
+    assert split.backward_s > 2 * LATE_S
+
+
 def test_every_step_takes_a_batch_and_trains() -> None:
     parts = make_parts()
     before = [each.detach().clone() for each in parts.model.parameters()]
@@ -106,6 +159,5 @@ def test_every_step_takes_a_batch_and_trains() -> None:
             yield work(1)
 
     measure_split(parts, batches(), 3)
-    assert len(taken) == WARM_UP_STEPS + 2 * 3
+    assert len(taken) == WARM_UP_STEPS + 3
     assert not any(map(torch.equal, before, parts.model.parameters()))
-    assert parts.model.require_backward_grad_sync

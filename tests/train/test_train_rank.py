@@ -106,7 +106,7 @@ def test_options_of_a_strategy_are_not_for_the_one_rank_that_is_timed_alone(alon
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        (TrainSettings(report="missing"), "cannot read"),
+        (TrainSettings(report="missing"), "there is no"),
         (TrainSettings(steps=0), "--steps 0"),
         (TrainSettings(data="missing"), "rank 0 on .*: cannot read the training text missing"),
         (TrainSettings(global_batch=0), "--global-batch 0"),
