@@ -27,11 +27,13 @@ from ddpcheck.measures.words import listed
 class Facts(msgspec.Struct, frozen=True):
     """How many forward and backward passes a rank made, and whether its script came to its end.
 
-    ``group`` are the ranks of its DDP; ``location`` is where its last backward pass was.
+    ``averaged`` are the backward passes in which DDP averages: those within no_sync() are any rank's
+    own. ``group`` are the ranks of its DDP; ``location`` is where its last backward pass was.
     """
 
     forwards: int
     backwards: int
+    averaged: int
     has_ended: bool
     group: tuple[int, ...] = ()
     joins: bool = False
@@ -48,7 +50,7 @@ class Observer:
         self._ctx = ctx
         self._passes = StepPasses()
         self.parts = (self._passes,)
-        self._facts = Facts(0, 0, has_ended=False)
+        self._facts = Facts(0, 0, 0, has_ended=False)
 
     def on_fed(self, _feed: object) -> None:
         """Note that a DataLoader has the data."""
@@ -74,7 +76,12 @@ class Observer:
         if not self._passes.group:
             raise Skip("no model was trained through DistributedDataParallel")
         every = self._passes.total
-        self._change(forwards=every.forward, backwards=every.backward, group=self._passes.group)
+        counts = {
+            "forwards": every.forward,
+            "backwards": every.backward,
+            "averaged": every.averaged,
+        }
+        self._change(**counts, group=self._passes.group)
         return self._facts
 
     def _change(self, **fields: object) -> None:
@@ -90,21 +97,21 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
 
 def summarize(facts: Mapping[int, Facts]) -> str:
     """Return how many backward passes the ranks made."""
-    counts = {own.backwards for own in facts.values()}
+    counts = {own.averaged for own in facts.values()}
     return f"{' or '.join(map(str, sorted(counts)))} backward passes on a rank"
 
 
 def _of_group(facts: Mapping[int, Facts]) -> Finding | None:
-    most = max(facts, key=lambda rank: facts[rank].backwards)
+    most = max(facts, key=lambda rank: facts[rank].averaged)
     # A forward pass without a backward pass is one that was skipped.
     short = [
         rank
         for rank, own in sorted(facts.items())
-        if own.has_ended and own.forwards == own.backwards < facts[most].backwards
+        if own.has_ended and own.forwards == own.backwards and own.averaged < facts[most].averaged
     ]
     if not short or any(own.joins or own.has_loader for own in facts.values()):
         return None
-    counts = (f"rank {rank}: {own.backwards}" for rank, own in sorted(facts.items()))
+    counts = (f"rank {rank}: {own.averaged}" for rank, own in sorted(facts.items()))
     return Finding(
         title=f"{len(short)} of {len(facts)} ranks ran out of data first",
         message=f"backward passes by rank: {listed(counts)}; the others wait for a rank that came to "

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import torch
 
     from ddpcheck.watch.by_hand import ByHand
+    from ddpcheck.watch.meetings import Called
 
 # Beyond rounding in bfloat16; a forgotten division is a factor of 2 and more.
 ALIKE_RELATIVE = 0.02
@@ -45,7 +46,7 @@ class Facts(msgspec.Struct, frozen=True):
 
 
 class Observer:
-    """Sketches gradients before the script begins to sum them, and as its optimizer gets them."""
+    """Sketches gradients as a backward pass leaves them, and as the optimizer gets them."""
 
     def __init__(self, ctx: Context) -> None:
         from ddpcheck.watch.by_hand import ByHand
@@ -55,22 +56,28 @@ class Observer:
         self.parts = (self._by_hand,)
         self._own: dict[str, Sketch] = {}
         self._averaged: dict[str, Sketch] = {}
-        self._step = 0
+        self._step, self._sums = 0, False
+
+    def on_called(self, call: Called) -> None:
+        """Sketch this rank's own gradients: a backward pass is over, and no sum has begun."""
+        is_known = bool(self._by_hand.ranks) and 0 < self._step <= LAST_STEP
+        # Not at the first sum: it may find its own gradient divided, and the others not yet.
+        if call.name == "backward" and is_known and not (self._sums or self._averaged):
+            self._own = self._by_hand.sketch_gradients()
 
     def on_reducing(self, _tensor: torch.Tensor, ranks: tuple[int, ...]) -> None:
-        """Sketch the gradients of this rank's own: their sum is about to begin."""
-        is_known = self._by_hand.is_after and ranks == self._by_hand.ranks
-        if is_known and not self._own and 0 < self._step <= LAST_STEP:
-            self._own = self._by_hand.sketch_gradients()
+        """Note that a sum has begun."""
+        self._sums = self._sums or ranks == self._by_hand.ranks
 
     def on_gradients(self, _step: int) -> None:
         """Sketch what came of them."""
-        if self._own and not self._averaged:
+        if self._own and self._sums and not self._averaged:
             self._averaged = self._by_hand.sketch_gradients()
 
     def on_step(self, step: int) -> None:
-        """Count the step."""
-        self._step = step + 1
+        """Begin another step."""
+        self._step, self._sums = step + 1, False
+        self._own = self._own if self._averaged else {}
 
     def facts(self) -> Facts:
         """Return the sketches; raises Skip where the script averages no gradients by itself."""
@@ -111,12 +118,8 @@ def _factors(told: Sequence[Facts]) -> dict[str, float]:
             continue
         mean = mean_projection([own.own[name] for own in told])
         square = sum(each * each for each in mean)
-        factor = (
-            sum(a * b for a, b in zip(averaged.projections, mean, strict=True)) / square
-            if square
-            else 0.0
-        )
-        pairs = zip(averaged.projections, mean, strict=True)
+        pairs = list(zip(averaged.projections, mean, strict=True))
+        factor = sum(a * b for a, b in pairs) / square if square else 0.0
         rest = sum((a - factor * b) ** 2 for a, b in pairs)
         if factor > 0 and rest <= ALIKE_RELATIVE**2 * factor**2 * square:
             found[name] = factor

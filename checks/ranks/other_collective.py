@@ -69,7 +69,9 @@ def _fix(reasons: list[str], *, is_aside: bool) -> str:
         )
     if any(CHECKPOINTS in each for each in reasons):
         return "call torch.distributed.checkpoint's save and load on all ranks: each has its part"
-    return "make every rank call the same collectives in the same order, on the same shapes"
+    return (
+        "make every rank call the same collectives in the same order, on the same shapes and roots"
+    )
 
 
 def _undecided(odd: Mapping[int, Testimony]) -> str:

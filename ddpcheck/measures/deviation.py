@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
@@ -12,6 +13,8 @@ from ddpcheck.measures.words import spans
 # Ranks may bring, or be recorded with, other sizes in these.
 UNEVEN = ("all_to_all", "alltoall", "gather", "scatter", "broadcast_object", "_object")
 EVEN_ALL_THE_SAME = ("all_gather", "reduce_scatter")
+# The rank from which, or to which, all goes.
+ROOT = re.compile(r" (from|to) rank \d+$")
 
 
 class Deviation(NamedTuple):
@@ -49,7 +52,8 @@ def comparable(what: str) -> str:
     name, _, sizes = what.partition(" ")
     uneven = any(word in name for word in UNEVEN)
     even = any(name.startswith(word) for word in EVEN_ALL_THE_SAME) and "_object" not in name
-    return what if sizes and (even or not uneven) else name
+    root = ROOT.search(what)
+    return what if sizes and (even or not uneven) else name + (root[0] if root else "")
 
 
 def other_place(places: Mapping[int, str]) -> dict[int, str]:

@@ -30,6 +30,16 @@ UNEVEN = (
     *("all_to_all", "all_to_all_single", "gather", "scatter", "all_gather_object"),
     *("gather_object", "broadcast_object_list", "scatter_object_list"),
 )
+# Those with one rank from which, or to which, all goes: what it is called, and its place.
+ROOTS = {
+    "broadcast": ("src", 1),
+    "broadcast_object_list": ("src", 1),
+    "scatter": ("src", 2),
+    "scatter_object_list": ("src", 2),
+    "reduce": ("dst", 1),
+    "gather": ("dst", 2),
+    "gather_object": ("dst", 2),
+}
 # All ranks of the world must call these alike, whether they are in the group or not; with the
 # place of the timeout among their arguments.
 MAKING = {"new_group": 1, "new_subgroups": 2, "new_subgroups_by_enumeration": 1}
@@ -203,12 +213,16 @@ class _Hearing(NamedTuple):
 
 
 def described(name: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> str:
-    """Return a collective in one line, such as "all_reduce SUM float32[1023]"."""
+    """Return a collective in one line, such as "all_reduce SUM float32[1023]".
+
+    Those with a root say which rank of the world it is: "broadcast float32[1] from rank 0".
+    """
     if name in MAKING:
         ranks = next(iter((*arguments, *named.values())), None)
         return f"{name} {sorted(ranks) if isinstance(ranks, list) else ranks}"
+    root = _root(name, arguments, named) if name in ROOTS else []
     if name not in ALIKE:
-        return name
+        return " ".join([name, *root])
     given = [*arguments, *named.values()]
     tensors = [each for each in given if isinstance(each, torch.Tensor)]
     ops = [
@@ -216,7 +230,18 @@ def described(name: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> s
     ]
     shown = [f"{str(t.dtype).removeprefix('torch.')}{list(t.shape)}" for t in tensors[:1]]
     reduced = (ops or ["SUM"])[:1] if "reduce" in name else []
-    return " ".join([name, *reduced, *shown])
+    return " ".join([name, *reduced, *shown, *root])
+
+
+def _root(name: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> list[str]:
+    side, place = ROOTS[name]
+    root = named.get(side, next(iter(arguments[place : place + 1]), None))
+    with suppress(Exception):  # whatever a script may pass there
+        if root is None and (in_group := named.get(f"group_{side}")) is not None:
+            group = _group_in(arguments, named) or dist.group.WORLD
+            root = dist.get_global_rank(group, in_group)
+        return [f"{'from' if side == 'src' else 'to'} rank {int(root or 0)}"]
+    return []
 
 
 def _group_in(arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:

@@ -5,8 +5,8 @@ from ddpcheck.checks.data.ran_out_first import Facts, judge, summarize
 from ddpcheck.finding import Location, Severity
 
 BACKWARD = Location("/train.py", 12, "train")
-OVER = Facts(5, 5, has_ended=True, group=(0, 1), location=BACKWARD)
-WAITS = Facts(6, 6, has_ended=False, group=(0, 1), location=BACKWARD)
+OVER = Facts(5, 5, 5, has_ended=True, group=(0, 1), location=BACKWARD)
+WAITS = Facts(6, 6, 6, has_ended=False, group=(0, 1), location=BACKWARD)
 
 
 def changed(facts: Facts, **fields: object) -> Facts:
@@ -22,6 +22,10 @@ def changed(facts: Facts, **fields: object) -> Facts:
         pytest.param({0: changed(OVER, joins=True), 1: WAITS}, id="inside of join()"),
         pytest.param({0: OVER, 1: changed(WAITS, has_loader=True)}, id="a loader's epochs"),
         pytest.param({0: changed(OVER, group=(0,)), 1: changed(WAITS, group=(1,))}, id="alone"),
+        pytest.param(
+            {0: OVER, 1: changed(WAITS, forwards=9, backwards=9, averaged=5)},
+            id="more in no_sync()",
+        ),
         pytest.param({0: OVER}, id="rank 1 told nothing"),
     ],
 )
