@@ -69,6 +69,8 @@ def _fix(reasons: list[str], *, is_aside: bool) -> str:
         )
     if any(CHECKPOINTS in each for each in reasons):
         return "call torch.distributed.checkpoint's save and load on all ranks: each has its part"
+    if any(" new_group" in each for each in reasons):
+        return "call new_group on every rank, whether it is a member or not, in the same order"
     return (
         "make every rank call the same collectives in the same order, on the same shapes and roots"
     )

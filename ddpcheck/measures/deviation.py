@@ -81,9 +81,11 @@ def _difference(call: Call, made: Mapping[int, Call]) -> str:
     where = f" at {call.site}" if call.site else ""
     others = Counter(each.what for each in made.values() if each.what != call.what)
     other = others.most_common(1)[0][0]
-    who = spans(rank for rank, each in made.items() if each.what == other)
+    theirs = {rank: each for rank, each in made.items() if each.what == other}
     number = f"its collective number {call.number}"
-    return f"called {call.what}{where} as {number}, where rank {who} called {other}"
+    told = f"called {call.what}{where} as {number}, where rank {spans(theirs)} called {other}"
+    site = next(iter(theirs.values())).site
+    return f"{told} at {site}" if site and site != call.site else told
 
 
 def other_count(calls: Mapping[int, Collection[Call]]) -> dict[int, Deviation]:

@@ -94,7 +94,17 @@ def unlike_in_group(told: Mapping[int, Testimony]) -> dict[int, Deviation]:
             return {
                 rank: Deviation(each.reason + where, each.is_sure) for rank, each in odd.items()
             }
-    return {}
+    return _unlike_making(told)
+
+
+def _unlike_making(told: Mapping[int, Testimony]) -> dict[int, Deviation]:
+    """Return those that make another group than most do, where somebody waits for one to be made.
+
+    All ranks of the world make each group, in the same order, whether they are its members or not.
+    """
+    made = {rank: calls for rank, each in told.items() if (calls := _calls_on(each, MAKING))}
+    is_waited_for = any(not calls[-1].done for calls in made.values())
+    return deviants(made) if is_waited_for else {}
 
 
 def _other_digest(own: Mapping[int, GroupCalls]) -> dict[int, Deviation]:

@@ -219,7 +219,8 @@ def described(name: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> s
     """
     if name in MAKING:
         ranks = next(iter((*arguments, *named.values())), None)
-        return f"{name} {sorted(ranks) if isinstance(ranks, list) else ranks}"
+        shown = sorted(ranks) if isinstance(ranks, list) else ranks
+        return f"{name} {'of all ranks' if shown is None else shown}"
     root = _root(name, arguments, named) if name in ROOTS else []
     if name not in ALIKE:
         return " ".join([name, *root])

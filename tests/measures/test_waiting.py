@@ -221,3 +221,22 @@ def test_what_torch_called_for_a_script_is_told_of_one_that_died() -> None:
 )
 def test_nobody_is_accused(told: dict[int, Testimony]) -> None:
     assert not is_deadlock(told)
+
+
+def made_by_members(*, waits: bool) -> dict[int, Testimony]:
+    """Return three ranks, of which two make a group of their own before one of all."""
+    scorers = calls("new_group [0, 1]", "new_group of all ranks", waits=waits)
+    member = rank(group(MAKING, 0, 1, 2, made=scorers))
+    other = rank(group(MAKING, 0, 1, 2, made=calls("new_group of all ranks", waits=waits)))
+    return {0: member, 1: member, 2: other}
+
+
+def test_a_group_that_its_members_alone_make() -> None:
+    told = made_by_members(waits=True)
+    assert is_deadlock(told)
+    assert named(told) == {2: Kind.OTHER_CALL}
+    assert "where rank 0-1 called new_group [0, 1]" in inquest(told)[2].reason
+
+
+def test_groups_that_are_made_are_nobodys_fault() -> None:
+    assert named(made_by_members(waits=False)) == {}
