@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import IO
 
@@ -13,6 +14,7 @@ import pytest
 from real_ranks import command, target
 
 from ddpcheck.errors import ExitCode
+from ddpcheck.launch.local import SAME_REQUEST_S
 from ddpcheck.report import RankOutcome, Verdict, read_report
 
 LIMIT_S = 120.0
@@ -102,6 +104,21 @@ def test_ctrl_c_ends_every_process_and_reports_where_the_ranks_were(tmp_path: Pa
         assert rank.reason == "interrupted by SIGINT in rehearsal/training"
         assert rank.last_seen is not None
         assert "wait_for_the_end" in rank.last_seen.stack
+
+
+def test_one_request_that_is_signalled_several_times_still_leaves_a_report(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(SLOW)
+    options = ["--target", "slow.py:make", "--select", "gradients", "--report-dir", "reports"]
+    running = start(tmp_path, "run", *options)
+    assert running.stderr is not None
+    read_until(running.stderr, WAITING, times=2)
+    began_s = time.monotonic()
+    while time.monotonic() - began_s < SAME_REQUEST_S / 2 and running.poll() is None:
+        running.send_signal(signal.SIGTERM)
+    _, stderr = running.communicate(timeout=LIMIT_S)
+    assert (running.returncode, "Traceback" in stderr) == (ExitCode.INCOMPLETE, False)
+    assert stderr.splitlines()[-1] == "ddpcheck: ended by SIGTERM"
+    assert read_report(tmp_path / "reports/latest").verdict is Verdict.INCOMPLETE
 
 
 def two_nodes(folder: Path, *options: str) -> list[subprocess.Popen[str]]:

@@ -33,6 +33,8 @@ LOOPBACK = "127.0.0.1"
 # Once one rank has left, the others follow within this time, or are ended.
 FOLLOW_S = 4.0
 LOOK_S = 0.5
+# timeout(1) and schedulers send SIGTERM to a process, and then to its whole group.
+SAME_REQUEST_S = 1.0
 BACKLOG = 1024
 STORE_PORT = "DDPCHECK_STORE_PORT"
 
@@ -188,8 +190,13 @@ def _deaf_to_requests_to_end() -> Generator[None]:
 
 @contextmanager
 def _hearing_sigterm() -> Generator[None]:
+    heard_at = float("-inf")
+
     def terminate(_number: int, _frame: FrameType | None) -> None:
-        raise _Terminated
+        nonlocal heard_at
+        if time.monotonic() - heard_at > SAME_REQUEST_S:
+            heard_at = time.monotonic()
+            raise _Terminated
 
     before = signal.signal(signal.SIGTERM, terminate)
     try:
