@@ -12,9 +12,10 @@ from ddpcheck.engine.announcements import INQUEST, STOP
 from ddpcheck.engine.channel import SHORTEST_PAUSE_S, Channel
 from ddpcheck.engine.comparing import Comparing
 from ddpcheck.engine.entries import Entry, Testified, has_ended
+from ddpcheck.engine.long_wait import LongWait, told_wait
 from ddpcheck.engine.outcomes import testimony_told
 from ddpcheck.engine.plan import BEAT_S, PAUSE_S, Step, silence_s, slowness
-from ddpcheck.engine.progress import show_apart
+from ddpcheck.engine.progress import show_apart, show_wait
 from ddpcheck.measures.inquest import is_deadlock
 from ddpcheck.measures.testimony import NO_SIGN, State, Testimony
 
@@ -51,6 +52,7 @@ class Gathering:
         self._looked = 0.0
         self._looks: dict[int, tuple[str, int]] = {}
         self._comparing = Comparing(channel, self._members, show_apart)
+        self._long_wait = LongWait()
         self._settled_at = self._alarmed_at = float("inf")
         self._compared = 0.0
 
@@ -131,6 +133,8 @@ class Gathering:
         standing = self._channel.standing()
         # Each question costs the store time: where nobody stands, as usual, no more are asked.
         waiting = self._without(keys) if standing else []
+        if self._long_wait.is_due(standing, len(waiting), time.monotonic()):
+            show_wait(told_wait(self._standing(waiting), waiting))
         found = self._standing(waiting) if len(waiting) <= standing else {}
         if not found or len(found) < len(waiting):
             self._looks.clear()

@@ -23,6 +23,12 @@ def show_apart(apart: Apart) -> None:
     sys.stderr.flush()
 
 
+def show_wait(told: str) -> None:
+    """Write that ranks of a script wait for others, while it still runs."""
+    sys.stderr.write(f"ddpcheck: {told}\n")
+    sys.stderr.flush()
+
+
 def show_silent_agent(agent: Agent) -> None:
     """Write that nobody looks after the ranks of this host, while they still run."""
     sys.stderr.write(f"ddpcheck: {silence_of(agent)}: {LEFT_ALONE}; {fix_of(agent)}\n")
