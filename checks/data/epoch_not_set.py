@@ -19,6 +19,7 @@ import msgspec
 from ddpcheck.check import Context, Skip
 from ddpcheck.finding import Confidence, Finding, Location
 from ddpcheck.measures.digests import short_digest
+from ddpcheck.measures.orders import Pass, are_alike, untold
 
 if TYPE_CHECKING:
     from ddpcheck.watch.feeds import Feed
@@ -26,13 +27,15 @@ if TYPE_CHECKING:
 # Equal orders of so few samples may be chance: 8 samples have 40,320 orders.
 LEAST_SAMPLES_COUNT = 8
 KEPT_BATCHES_COUNT = 64
-KEPT_EPOCHS_COUNT = 4
+# With room for those of a search for a learning rate before the first epoch.
+KEPT_EPOCHS_COUNT = 8
 
 
 class Order(msgspec.Struct, frozen=True):
     """The samples of the first batches of each epoch of a loader that training took batches of.
 
-    ``epochs`` has a digest for each batch, ``samples`` the number of samples in them.
+    They are those for which no other epoch was told. ``epochs`` has a digest for each batch,
+    ``samples`` the number of samples in those of the first one.
     """
 
     location: Location | None
@@ -53,35 +56,35 @@ class Observer:
     def __init__(self, ctx: Context) -> None:
         del ctx
         self._feeds: dict[int, Feed] = {}
-        self._epochs: dict[int, list[list[str]]] = {}
-        self._samples: dict[int, int] = {}
-        self._current: Feed | None = None
-        self._trained: set[tuple[int, int]] = set()
-        self._numbers: dict[int, list[int]] = {}
+        self._passes: dict[int, list[Pass]] = {}
+        self._current: Pass | None = None
+        self._optimizers = 0
+
+    def on_optimizing(self, _optimizer: object, _location: object) -> None:
+        """Count the optimizer: what is trained from now on may be another training."""
+        self._optimizers += 1
 
     def on_epoch(self, feed: Feed) -> None:
         """Begin another epoch of this loader."""
         self._feeds[feed.number] = feed
-        self._epochs.setdefault(feed.number, []).append([])
-        self._numbers.setdefault(feed.number, []).append(feed.epoch)
+        self._passes.setdefault(feed.number, []).append(Pass(feed.epoch, self._optimizers))
 
     def on_indices(self, feed: Feed, indices: Any) -> None:
         """Keep a digest of the samples of a batch."""
-        epochs = self._epochs[feed.number]
-        if len(epochs) <= KEPT_EPOCHS_COUNT and len(epochs[-1]) < KEPT_BATCHES_COUNT:
-            epochs[-1].append(short_digest(repr(indices)))
-            if len(epochs) == 1:
-                count = len(indices) if isinstance(indices, Sequence) else 1
-                self._samples[feed.number] = self._samples.get(feed.number, 0) + count
+        passes = self._passes.get(feed.number, [])  # it may have begun in another training
+        if 0 < len(passes) <= KEPT_EPOCHS_COUNT and len(passes[-1].batches) < KEPT_BATCHES_COUNT:
+            passes[-1].batches.append(short_digest(repr(indices)))
+            passes[-1].samples += len(indices) if isinstance(indices, Sequence) else 1
 
     def on_fed(self, feed: Feed) -> None:
         """Remember whose batch comes next."""
-        self._current = feed
+        passes = self._passes.get(feed.number)
+        self._current = passes[-1] if passes else None
 
     def on_loss(self, _step: int, _loss: object) -> None:
         """Note that the last batch was trained on: the order of an evaluation may be the same."""
         if self._current is not None:
-            self._trained.add((self._current.number, self._current.epochs - 1))
+            self._current.until = self._optimizers
 
     def facts(self) -> Facts:
         """Return the orders; raises Skip where no DataLoader was iterated."""
@@ -93,17 +96,10 @@ class Observer:
 
     def _order(self, number: int) -> Order:
         """Return the iterations that were trained on, as long as nobody has told an epoch."""
-        told = self._numbers[number]
-        epochs = enumerate(self._epochs[number][:KEPT_EPOCHS_COUNT])
-        return Order(
-            self._feeds[number].location,
-            tuple(
-                tuple(batches)
-                for at, batches in epochs
-                if (number, at) in self._trained and told[at] == told[0]
-            ),
-            self._samples.get(number, 0),
-        )
+        kept = self._passes[number][:KEPT_EPOCHS_COUNT]
+        same = untold(kept)
+        epochs = tuple(tuple(each.batches) for each in same)
+        return Order(self._feeds[number].location, epochs, same[0].samples if same else 0)
 
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:
@@ -128,9 +124,8 @@ def _is_again(order: Order) -> bool:
     if len(order.epochs) <= 1 or not order.epochs[0]:
         return False
     first, second = order.epochs[:2]
-    count = min(len(first), len(second))
-    samples = order.samples * count // len(first)
-    return samples >= LEAST_SAMPLES_COUNT and first[:count] == second[:count]
+    samples = order.samples * min(len(first), len(second)) // len(first)
+    return samples >= LEAST_SAMPLES_COUNT and are_alike(first, second)
 
 
 def _finding(ranks: Mapping[int, Order]) -> Finding:
@@ -138,7 +133,7 @@ def _finding(ranks: Mapping[int, Order]) -> Finding:
     count = min(len(order.epochs[0]), len(order.epochs[1]))
     return Finding(
         title="the data order is the same in every epoch",
-        message=f"the first {count} batches of epochs 0 and 1 have the same samples in the same "
+        message=f"the first {count} batches of two epochs have the same samples in the same "
         f"order on {len(ranks)} rank(s): set_epoch was not called in between, or not on it",
         fix="call set_epoch(epoch) of the DistributedSampler (loader.sampler, or "
         "loader.batch_sampler.sampler) at the start of each epoch, before the loop over the loader",

@@ -12,7 +12,8 @@ What to do
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -20,16 +21,27 @@ from ddpcheck.check import Context
 from ddpcheck.finding import Confidence, Finding, Severity
 from ddpcheck.measures.words import spans
 
+if TYPE_CHECKING:
+    from ddpcheck.target.live import Trained
+
 # Another rank's first step needs nobody else, as where gradients are not averaged yet.
 LEAST_STEPS = 2
+# What only those do that train.
+TRAINING = ("DistributedDataParallel", "backward")
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """How many steps were seen, whether the training raised, and whether the script has ended."""
+    """How many steps were seen, whether the training raised, and whether the script has ended.
+
+    ``prepared`` is whether an optimizer, a model in DDP or a backward pass was seen; ``group`` are
+    the ranks that DDP keeps alike, empty where that is not known.
+    """
 
     steps: int
     raised: bool = False
     ended: bool = False
+    prepared: bool = False
+    group: tuple[int, ...] = ()
 
 
 class Observer:
@@ -39,21 +51,40 @@ class Observer:
         del ctx
         self._facts = Facts(0)
 
+    def on_optimizing(self, _optimizer: object, _location: object) -> None:
+        """Note that this rank is to train."""
+        self._note(prepared=True)
+
+    def on_called(self, call: Any) -> None:
+        """Note that this rank is to train, where it was to make DDP or a backward pass."""
+        if call.name in TRAINING:
+            self._note(prepared=True)
+
+    def on_built(self, live: Trained) -> None:
+        """Note who trains this model with this rank."""
+        from ddpcheck.watch.replicas import group_of
+
+        if live.ddp is not None:
+            self._note(group=group_of(live.ddp))
+
     def on_step(self, step: int) -> None:
         """Count the step."""
-        self._facts = Facts(step + 1)
+        self._note(steps=step + 1)
 
     def on_raise(self, _step: int, _error: BaseException) -> None:
         """Note that something else has gone wrong."""
-        self._facts = Facts(self._facts.steps, raised=True)
+        self._note(raised=True)
 
     def on_ended(self) -> None:
         """Note that no step will come any more."""
-        self._facts = msgspec.structs.replace(self._facts, ended=True)
+        self._note(ended=True)
 
     def facts(self) -> Facts:
         """Return what was seen."""
         return self._facts
+
+    def _note(self, **changes: Any) -> None:
+        self._facts = msgspec.structs.replace(self._facts, **changes)
 
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:
@@ -66,19 +97,47 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
     idle = [rank for rank in none if facts[rank].ended or others_step]
     if not idle or any(own.raised for own in facts.values()):
         return []
-    everywhere = len(idle) == len(facts)
-    return [
-        Finding(
-            title="no step of an optimizer was seen"
-            + ("" if everywhere else f" on {len(idle)} of {len(facts)} ranks"),
-            message=f"rank {spans(idle)} made no step: nothing of the training was checked there",
-            fix="start the ranks from outside (torchrun ... -m ddpcheck watch SCRIPT), if the "
-            "script starts its own; see what it printed",
-            ranks=tuple(idle),
-            severity=Severity.WARNING,
-            confidence=Confidence.HIGH if everywhere else Confidence.MEDIUM,
-        )
-    ]
+    aside = [rank for rank in idle if _is_aside(rank, facts)]
+    unseen = [rank for rank in idle if rank not in aside]
+    found = [_finding(unseen, len(facts))] if unseen else []
+    return [*found, _told(aside, len(facts))] if aside else found
+
+
+def _is_aside(rank: int, facts: Mapping[int, Facts]) -> bool:
+    """Return whether a rank was never to train, and those that do need not have it: it evaluates."""
+    groups = [own.group for own in facts.values() if own.steps]
+    is_outside = bool(groups) and all(group and rank not in group for group in groups)
+    return is_outside and not facts[rank].prepared
+
+
+def _title(ranks: Sequence[int], count: int) -> str:
+    everywhere = len(ranks) == count
+    some = "" if everywhere else f" on {len(ranks)} of {count} ranks"
+    return f"no step of an optimizer was seen{some}"
+
+
+def _finding(ranks: Sequence[int], count: int) -> Finding:
+    return Finding(
+        title=_title(ranks, count),
+        message=f"rank {spans(ranks)} made no step: nothing of the training was checked there",
+        fix="start the ranks from outside (torchrun ... -m ddpcheck watch SCRIPT), if the "
+        "script starts its own; see what it printed",
+        ranks=tuple(ranks),
+        severity=Severity.WARNING,
+        confidence=Confidence.HIGH if len(ranks) == count else Confidence.MEDIUM,
+    )
+
+
+def _told(ranks: Sequence[int], count: int) -> Finding:
+    return Finding(
+        title=_title(ranks, count),
+        message=f"rank {spans(ranks)} made neither an optimizer nor a backward pass, and is in no "
+        "group of those that train: it does other work, an evaluation say",
+        fix="nothing, if that is meant; else make the group of DistributedDataParallel of all ranks",
+        ranks=tuple(ranks),
+        severity=Severity.INFO,
+        confidence=Confidence.MEDIUM,
+    )
 
 
 def summarize(facts: Mapping[int, Facts]) -> str:

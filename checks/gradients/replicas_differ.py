@@ -57,11 +57,11 @@ class Observer:
     """Sketches parameters before and after, and the gradients of the first steps."""
 
     def __init__(self, ctx: Context) -> None:
-        from ddpcheck.watch.by_hand import ByHand
+        from ddpcheck.watch.by_hand import ByHand, SummedTooSoon
         from ddpcheck.watch.deeds import Deeds
 
-        self._deeds, self._by_hand = Deeds(), ByHand()
-        self.parts = (self._deeds, self._by_hand) if ctx.watches else ()
+        self._deeds, self._by_hand, self._too_soon = Deeds(), ByHand(), SummedTooSoon()
+        self.parts = (self._deeds, self._by_hand, self._too_soon) if ctx.watches else ()
         self._group = () if ctx.watches else tuple(range(ctx.world_size))
         self._unit = 0.0
         self._before: dict[str, Sketch] = {}
@@ -101,7 +101,8 @@ class Observer:
         after = self._replica.sketch()
         told = (self._unit, self._before, self._gradients, after, self._steps, self._group)
         norms, by_design = self._replica.told()
-        return Facts(*told, norms, self._deeds.kept, by_design, self._by_hand.told())
+        unwrapped = self._by_hand.told(self._too_soon)
+        return Facts(*told, norms, self._deeds.kept, by_design, unwrapped)
 
     def moments(self, since: int) -> Moments | None:
         """Return what is known by now of the replica, from a moment on."""

@@ -12,12 +12,13 @@ What to do
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from ddpcheck.check import Context
 from ddpcheck.finding import Confidence, Finding, Location, Severity
+from ddpcheck.measures.testimony import is_victims
 
 
 class Attempt(msgspec.Struct, frozen=True):
@@ -71,8 +72,8 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
     return [
         Finding(
             title=f"{len(bad[rank])} starts failed in the same way",
-            message=f"{first.error}: so ended the last {len(bad[rank])} starts of rank {rank}, each "
-            "before its first step",
+            message=f"{first.error}: so ended {len(bad[rank])} starts of rank {rank}, each before "
+            "its first step",
             fix="mend it: to start again does not help; --max-restarts=0 until then",
             ranks=tuple(bad),
             severity=Severity.ERROR,
@@ -90,8 +91,17 @@ def summarize(facts: Mapping[int, Facts]) -> str:
 def _same(own: Facts) -> list[Attempt]:
     """Return the last starts that ended alike, each before its first step."""
     same: list[Attempt] = []
-    for each in reversed(own.attempts):
+    for each in reversed(_own_doing(own.attempts)):
         if each.step or (same and (each.error, each.location) != (same[0].error, same[0].location)):
             break
         same.insert(0, each)
     return same
+
+
+def _own_doing(attempts: Sequence[Attempt]) -> Sequence[Attempt]:
+    """Return those that did not merely lose a peer, or never met, if any did something else.
+
+    Who fails on another rank first, or late, is no other reason for the start to fail.
+    """
+    others = [each for each in attempts if each.step or not is_victims(each.error)]
+    return others if any(not each.step for each in others) else attempts

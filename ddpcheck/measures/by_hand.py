@@ -30,13 +30,15 @@ class Unwrapped(msgspec.Struct, frozen=True):
 
     ``names`` are what the script calls parameters, ``constants`` those that had one value all over.
     ``parts`` are ranks that send each other tensors, or share a backward pass, as those that hold
-    parts of one model do.
+    parts of one model do. ``too_soon`` are parameters whose gradients were summed before the last
+    backward pass came to them.
     """
 
     summed: Summed | None = None
     names: dict[str, str] = {}
     constants: list[str] = []
     parts: list[Ranks] = []
+    too_soon: list[str] = []
 
     @property
     def ranks(self) -> Ranks:
@@ -76,8 +78,10 @@ def found_without_ddp(told: Mapping[int, Told]) -> Finding | None:
     if summed is not None:
         own = own_by_design(told)
         drift = first_drift({rank: _shared(each, own) for rank, each in told.items()})
-        is_told = drift is not None and not has_parts and (drift.step < 0 or are_averaged(told))
-        return _of_averaged(told, drift, summed) if drift is not None and is_told else None
+        if drift is None or has_parts:
+            return None
+        is_told = drift.step < 0 or are_averaged(told) or is_too_soon(told, drift)
+        return _of_averaged(told, drift, summed) if is_told else None
     drift = first_drift(told)
     if drift is None or (has_parts and drift.step < 0):
         return None
@@ -107,20 +111,26 @@ def are_averaged(told: Mapping[int, Told]) -> bool:
     return False
 
 
+def is_too_soon(told: Mapping[int, Told], drift: Drift) -> bool:
+    """Return whether a gradient that differs was summed, and changed by a backward pass after it.
+
+    That alone is no fault: what came later may be alike on all ranks.
+    """
+    names = [own.unwrapped.too_soon for own in told.values()]
+    return drift.what == "gradient of" and all(drift.found.name in each for each in names)
+
+
 def _of_averaged(told: Mapping[int, Told], drift: Drift, summed: Summed) -> Finding:
     name = _name(told, drift)
     ranks, why = odd_ones(drift.found.ranks, told)
     limit = ROUNDING_UNITS * max(own.unit for own in told.values())
     is_rounding = drift.found.relative <= limit
     averaged = f"the script averages gradients of ranks {spans(told)} by itself"
-    is_left_out = drift.what == "gradient of"
     return Finding(
-        title=f"the gradient of {name} is not averaged with the others"
-        if is_left_out
-        else drift.title,
+        title=_title(told, drift, name),
         message=f"{averaged}; {drift.what} {name} is the first of {drift.found.differing} that differ; "
         f"relative difference {drift.found.relative:.1e}{f'; {why}' if why else ''}",
-        fix=_fix(drift, name),
+        fix=_fix(told, drift, name),
         ranks=ranks,
         location=summed.location,
         severity=Severity.INFO if is_rounding else Severity.WARNING,
@@ -129,9 +139,18 @@ def _of_averaged(told: Mapping[int, Told], drift: Drift, summed: Summed) -> Find
     )
 
 
-def _fix(drift: Drift, name: str) -> str:
+def _title(told: Mapping[int, Told], drift: Drift, name: str) -> str:
+    if is_too_soon(told, drift):
+        return "gradients were changed by a backward pass after they were summed"
+    is_left_out = drift.what == "gradient of"
+    return f"the gradient of {name} is not averaged with the others" if is_left_out else drift.title
+
+
+def _fix(told: Mapping[int, Told], drift: Drift, name: str) -> str:
     if drift.step < 0:
         return "seed all ranks alike before the model is made, or broadcast it from rank 0 before training"
+    if is_too_soon(told, drift):
+        return "average the gradients after the last backward pass before the optimizer's step, or use DDP"
     if drift.what == "gradient of":
         return f"average the gradient of {name}, too, before the optimizer's step, or use DDP"
     return (

@@ -17,9 +17,12 @@ from ddpcheck.target.sketch import sketch_all
 from ddpcheck.watch.callsite import users_line
 from ddpcheck.watch.meshes import constants_of, names_of
 from ddpcheck.watch.parts import PartsOfOne
+from ddpcheck.watch.states import version_of
 
 # Of the gradients' elements: a norm or a metric is far less, and the rest may be what was forgotten.
 LEAST_RATIO = 0.1
+# In the first one the parameters are not known yet; to look at each gradient takes time.
+STEPS_LOOKED_AT = range(1, 4)
 
 
 class ByHand:
@@ -57,11 +60,12 @@ class ByHand:
         named = self._module.named_parameters() if self._module is not None else ()
         return sketch_all((name, each.grad) for name, each in named if each.grad is not None)
 
-    def told(self) -> Unwrapped:
+    def told(self, too_soon: SummedTooSoon | None = None) -> Unwrapped:
         """Return what is known of a training without DDP."""
         if self._module is None:
             return Unwrapped()
-        return Unwrapped(self._summed, names_of(self._module), self._constants, self.parts)
+        names = too_soon.names(self.ranks) if too_soon is not None else []
+        return Unwrapped(self._summed, names_of(self._module), self._constants, self.parts, names)
 
     def on_joint(self, ranks: Ranks) -> None:
         """Note which ranks have parts of one backward pass."""
@@ -118,3 +122,80 @@ class ByHand:
         self.is_after = False
         self._sent.clear()
         self._sent_within.clear()
+
+
+class SummedTooSoon:
+    """A part of an observer: notes gradients that were summed, and that a backward pass then changed.
+
+    Each rank's own batch is in what the optimizer gets of them. Only what is summed in place, and
+    changed in each step that is looked at, is noted: a copy may be for a metric, and one that is
+    summed again is right.
+    """
+
+    def __init__(self) -> None:
+        self._parameters: dict[str, nn.Parameter] = {}
+        self._step = 0
+        # By the place of a gradient in memory, since the last backward pass of this step.
+        self._names: dict[int, str] = {}
+        self._summed: dict[str, Ranks] = {}
+        self._versions: dict[str, tuple[int, int]] = {}
+        self._changed: dict[str, Ranks] = {}
+        self._steps: list[dict[str, Ranks]] = []
+
+    def names(self, ranks: Ranks) -> list[str]:
+        """Return those that were summed over these ranks and changed, by the optimizer's names."""
+        first = self._steps[0] if self._steps else {}
+        return [n for n in first if all(step.get(n) == ranks for step in self._steps)]
+
+    def on_built(self, live: Trained) -> None:
+        """Remember the parameters that are whole, of a training without DDP."""
+        named = live.module.named_parameters() if live.ddp is None else ()
+        self._parameters = {name: each for name, each in named if type(each) is nn.Parameter}
+
+    def on_reducing(self, tensor: torch.Tensor, ranks: Ranks) -> None:
+        """Note that a gradient is summed in place, in a backward pass by a hook, too."""
+        name = self._names.get(tensor.data_ptr()) if self._names and _is_dense(tensor) else None
+        if name is not None and tensor.numel() == self._parameters[name].numel():
+            self._summed[name] = ranks
+            self._changed.pop(name, None)
+            self._versions.pop(name, None)
+
+    def on_loss(self, _step: int, _loss: object) -> None:
+        """Note how those that were summed are, as a backward pass begins."""
+        now = self._gradients() if self._summed else {}
+        # What was taken away since then was for something else than this step.
+        self._summed = {name: ranks for name, ranks in self._summed.items() if name in now}
+        self._versions = {name: _version(now[name]) for name in self._summed}
+
+    def on_called(self, call: Any) -> None:
+        """Compare them as it ends."""
+        if call.name != "backward" or self._step not in STEPS_LOOKED_AT:
+            return
+        now = self._gradients()
+        for name, before in self._versions.items():
+            if name in now and _version(now[name]) != before:
+                self._changed[name] = self._summed[name]
+        self._versions = {}
+        self._names = {each.data_ptr(): name for name, each in now.items()}
+
+    def on_step(self, step: int) -> None:
+        """Keep what the optimizer got, and begin another step."""
+        if step in STEPS_LOOKED_AT:
+            self._steps.append(self._changed)
+        self._step = step + 1
+        self._names, self._summed, self._versions, self._changed = {}, {}, {}, {}
+
+    def _gradients(self) -> dict[str, torch.Tensor]:
+        named = ((name, each.grad) for name, each in self._parameters.items())
+        return {
+            n: g for n, g in named if g is not None and type(g) is torch.Tensor and _is_dense(g)
+        }
+
+
+def _is_dense(gradient: torch.Tensor) -> bool:
+    return gradient.layout is torch.strided and gradient.numel() > 0
+
+
+def _version(gradient: torch.Tensor) -> tuple[int, int]:
+    """Return what is another one once a backward pass has added to it, in place or not."""
+    return gradient.data_ptr(), version_of(gradient)

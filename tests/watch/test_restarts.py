@@ -6,12 +6,18 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from real_ranks import clean_environment
 
 from ddpcheck.finding import Severity
 from ddpcheck.report import Report, read_report
 
 WRONG_FROM_THE_START = "import torch\nimport a_package_that_nobody_has\n"
+NEVER_MET_IN_BETWEEN = """import os
+if os.environ["TORCHELASTIC_RESTART_COUNT"] == "1":
+    raise RuntimeError("Gloo connectFullMesh failed with [pair.cc:152] Connection refused")
+import a_package_that_nobody_has
+"""
 WRONG_IN_TRAINING = """
 import torch
 import torch.distributed as dist
@@ -57,6 +63,14 @@ def test_what_is_wrong_from_the_start_is_told_with_its_line(tmp_path: Path) -> N
     assert "No module named 'a_package_that_nobody_has'" in last.message
     assert last.location is not None
     assert (Path(last.location.file).name, last.location.line) == ("train.py", 2)
+
+
+@pytest.mark.thorough
+def test_a_start_in_which_ranks_never_met_is_passed_over(tmp_path: Path) -> None:
+    *before, last = reports(tmp_path, NEVER_MET_IN_BETWEEN, 2)
+    assert all(each.id != "launch/restarted-in-vain" for own in before for each in own.findings)
+    (found,) = [each for each in last.findings if each.id == "launch/restarted-in-vain"]
+    assert (found.title, found.ranks) == ("2 starts failed in the same way", (0, 1))
 
 
 def test_a_training_that_nobody_starts_again(tmp_path: Path) -> None:

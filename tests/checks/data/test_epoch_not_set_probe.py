@@ -29,7 +29,7 @@ def seen(own: Feed, *, trained: tuple[int, ...] = (0, 1), told: tuple[int, ...] 
 
 def test_what_training_takes_is_compared() -> None:
     (finding,) = judge({0: seen(feed())})
-    assert "the first 2 batches of epochs 0 and 1" in finding.message
+    assert "the first 2 batches of two epochs" in finding.message
 
 
 @pytest.mark.parametrize("trained", [(), (0,), (1,)])
@@ -39,6 +39,33 @@ def test_an_evaluation_or_a_look_may_have_the_same_order(trained: tuple[int, ...
 
 def test_an_epoch_that_was_told_is_silent() -> None:
     assert judge({0: seen(feed(), told=(0, 1))}) == []
+
+
+def test_a_loader_that_began_in_another_training() -> None:
+    observer, own = Observer(context_with()), feed()
+    own.epochs = 1
+    observer.on_indices(own, [3, 1])
+    observer.on_fed(own)
+    observer.on_loss(0, None)
+    observer.on_epoch(own)
+    assert observer.facts().orders[0].epochs == ()
+
+
+@pytest.mark.parametrize(("made_in_between", "count"), [(0, 1), (1, 0)])
+def test_a_search_for_a_learning_rate_has_an_optimizer_of_its_own(
+    made_in_between: int, count: int
+) -> None:
+    observer, own = Observer(context_with()), feed()
+    for epoch in range(2):
+        own.epochs = epoch + 1
+        observer.on_epoch(own)
+        observer.on_optimizing(object(), None)  # in the first step, as a training may do
+        observer.on_indices(own, [3, 1, 5, 2, 0, 4, 6, 7])
+        observer.on_fed(own)
+        observer.on_loss(0, None)
+        for _ in range(made_in_between):
+            observer.on_optimizing(object(), None)
+    assert len(judge({0: observer.facts()})) == count
 
 
 def test_a_sampler_that_does_not_shuffle_is_left_alone() -> None:

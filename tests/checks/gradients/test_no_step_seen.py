@@ -5,6 +5,7 @@ from ddpcheck.checks.gradients.no_step_seen import Facts, Observer, judge, summa
 from ddpcheck.finding import Severity
 
 NONE = Facts(0, ended=True)
+PAIR = Facts(9, prepared=True, group=(0, 1))
 
 
 @pytest.mark.parametrize(
@@ -27,6 +28,18 @@ def test_silent(facts: dict[int, Facts]) -> None:
         ({0: NONE, 1: NONE}, (0, 1), "no step of an optimizer was seen"),
         ({0: Facts(0), 1: NONE}, (1,), "no step of an optimizer was seen on 1 of 2 ranks"),
         ({0: Facts(9), 1: Facts(0)}, (1,), "no step of an optimizer was seen on 1 of 2 ranks"),
+        # One that was to train, one that is a member of the group, and one beside a group unknown.
+        (
+            {0: PAIR, 1: PAIR, 2: Facts(0, ended=True, prepared=True)},
+            (2,),
+            "no step of an optimizer was seen on 1 of 3 ranks",
+        ),
+        ({0: PAIR, 1: NONE}, (1,), "no step of an optimizer was seen on 1 of 2 ranks"),
+        (
+            {0: PAIR, 1: Facts(9, prepared=True), 2: NONE},
+            (2,),
+            "no step of an optimizer was seen on 1 of 3 ranks",
+        ),
     ],
 )
 def test_a_training_that_nobody_saw_is_a_warning(
@@ -35,6 +48,18 @@ def test_a_training_that_nobody_saw_is_a_warning(
     (finding,) = judge(facts)
     assert (finding.severity, finding.ranks, finding.title) == (Severity.WARNING, ranks, title)
     assert "torchrun" in finding.fix
+
+
+def test_who_evaluates_beside_those_that_train_is_only_told() -> None:
+    (finding,) = judge({0: PAIR, 1: PAIR, 2: NONE})
+    assert (finding.severity, finding.ranks) == (Severity.INFO, (2,))
+    assert "in no group of those that train" in finding.message
+
+
+def test_who_evaluates_is_told_apart_from_who_made_no_step() -> None:
+    found = judge({0: PAIR, 1: NONE, 2: NONE})
+    told = [(each.severity, each.ranks) for each in found]
+    assert told == [(Severity.WARNING, (1,)), (Severity.INFO, (2,))]
 
 
 def test_the_observer_counts() -> None:
@@ -46,4 +71,4 @@ def test_the_observer_counts() -> None:
     observer.on_ended()
     assert observer.facts() == Facts(3, ended=True)
     observer.on_raise(3, ValueError())
-    assert observer.facts() == Facts(3, raised=True)
+    assert observer.facts() == Facts(3, raised=True, ended=True)

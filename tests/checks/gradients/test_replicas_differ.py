@@ -346,3 +346,45 @@ def test_rounding_of_what_is_averaged_by_hand_is_only_told() -> None:
     near = rank(after=END | {"b": sketched(2.99 * (1 + FLOAT32 / 2))})
     (finding,) = judge(averaging(rank(), near))
     assert finding.severity is Severity.INFO
+
+
+APART = rank(
+    gradients=({"a": sketched(9.0), "b": sketched(8.0)},) * 2,
+    after={"a": sketched(0.1, 0.2), "b": sketched(2.9)},
+)
+
+
+def too_soon(*own: list[str], parts: bool = False, apart: Facts = APART) -> Ranks:
+    """Return facts of ranks of whose gradients these were summed too soon."""
+    facts = averaging(rank(), *[apart] * (len(own) - 1), parts=parts)
+    each = zip(facts.items(), own, strict=True)
+    return {
+        rank: replace(fact, unwrapped=replace(fact.unwrapped, too_soon=names))
+        for (rank, fact), names in each
+    }
+
+
+def test_gradients_that_a_backward_pass_changed_after_they_were_summed() -> None:
+    (finding,) = judge(too_soon(["a", "b"], ["a", "b"]))
+    assert finding.title == "gradients were changed by a backward pass after they were summed"
+    assert (finding.severity, finding.confidence) == (Severity.WARNING, Confidence.MEDIUM)
+    assert (finding.location, finding.ranks) == (LINE, (0, 1))
+    assert "after the last backward pass" in finding.fix
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        pytest.param(too_soon([], []), id="not seen"),
+        pytest.param(too_soon(["a"], []), id="seen on one rank"),
+        pytest.param(too_soon(["b"], ["b"]), id="of another than differs first"),
+        pytest.param(too_soon(["a"], ["a"], parts=True), id="ranks that split one model"),
+        pytest.param(too_soon(["a"], ["a"], apart=rank()), id="what came later was alike"),
+        pytest.param(
+            too_soon(["a"], ["a"], apart=rank(gradients=tuple(APART.gradients))),
+            id="parameters are alike all the same",
+        ),
+    ],
+)
+def test_what_is_summed_before_a_backward_pass_may_be_right(facts: Ranks) -> None:
+    assert judge(facts) == []

@@ -5,6 +5,8 @@ from ddpcheck.finding import Location, Severity
 
 LINE = Location("/train.py", 3, "<module>")
 IMPORT = "ModuleNotFoundError: No module named 'flash'"
+LOST = "RuntimeError: [gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:33504"
+UNMET = "RuntimeError: Gloo connectFullMesh failed with [pair.cc:152]: Connection refused"
 
 
 def starts(*ends: tuple[int, str], line: Location | None = LINE) -> Facts:
@@ -20,6 +22,9 @@ def starts(*ends: tuple[int, str], line: Location | None = LINE) -> Facts:
         pytest.param({0: starts((0, IMPORT), (0, "OSError: full"))}, id="another error"),
         pytest.param({0: starts((40, "OSError: gone"), (7, "OSError: gone"))}, id="in training"),
         pytest.param({0: starts((0, IMPORT), (5, IMPORT))}, id="it came further"),
+        pytest.param({0: starts((0, IMPORT), (0, LOST), (0, UNMET))}, id="peers failed after it"),
+        pytest.param({0: starts((0, IMPORT), (5, LOST), (0, IMPORT))}, id="it trained in between"),
+        pytest.param({0: starts((0, IMPORT), (0, LOST), (0, "OSError: x"))}, id="two errors"),
     ],
 )
 def test_silent(facts: dict[int, Facts]) -> None:
@@ -32,7 +37,21 @@ def test_three_starts_that_fail_alike() -> None:
     assert (finding.severity, finding.ranks, finding.location) == (Severity.ERROR, (0, 1), LINE)
     assert finding.title == "3 starts failed in the same way"
     assert IMPORT in finding.message
-    assert "so ended the last 3 starts of rank 0" in finding.message
+    assert "so ended 3 starts of rank 0" in finding.message
+
+
+@pytest.mark.parametrize(
+    "ends", [(IMPORT, UNMET, IMPORT), (LOST, IMPORT, IMPORT), (IMPORT, IMPORT, LOST)]
+)
+def test_starts_that_lost_a_peer_or_never_met_are_passed_over(ends: tuple[str, ...]) -> None:
+    (finding,) = judge({0: starts((0, LOST)), 1: starts(*((0, end) for end in ends))})
+    assert (finding.title, finding.ranks) == ("2 starts failed in the same way", (1,))
+    assert IMPORT in finding.message
+
+
+def test_starts_that_never_meet_are_told_as_well() -> None:
+    (finding,) = judge({0: starts((0, UNMET), (0, UNMET))})
+    assert UNMET in finding.message
 
 
 def test_summary() -> None:
