@@ -239,7 +239,7 @@ def _root(name: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> list[
     root = named.get(side, next(iter(arguments[place : place + 1]), None))
     with suppress(Exception):  # whatever a script may pass there
         if root is None and (in_group := named.get(f"group_{side}")) is not None:
-            group = _group_in(arguments, named) or dist.group.WORLD
+            group: Any = _group_in(arguments, named) or dist.group.WORLD
             root = dist.get_global_rank(group, in_group)
         return [f"{'from' if side == 'src' else 'to'} rank {int(root or 0)}"]
     return []
