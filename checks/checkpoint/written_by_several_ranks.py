@@ -40,7 +40,7 @@ class Facts(msgspec.Struct, frozen=True):
 
 
 class Observer:
-    """Notes each torch.save to a path."""
+    """Notes each torch.save to a path, or to a file that was opened."""
 
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
@@ -55,8 +55,10 @@ class Observer:
         """Note the file, as it is on disk: devices such as /dev/null are nobody's."""
         file = Path(path)
         if path and len(self._writes) < KEPT_COUNT and file.is_file():
-            inode = file.stat().st_ino
-            self._writes.append(Write(str(file.resolve()), inode, self._step, location))
+            write = Write(str(file.resolve()), file.stat().st_ino, self._step, location)
+            # A distributed checkpoint saves its tensors into one file, each by itself.
+            if write not in self._writes:
+                self._writes.append(write)
 
     def facts(self) -> Facts:
         """Return what was written; raises Skip where no script is watched."""

@@ -1,7 +1,7 @@
 """Ranks train on the same batches.
 
 Why it matters
-    Data-parallel ranks that see the same data compute the same gradient several times: the job
+    Data-parallel ranks that see the same data, augmented or not, compute like gradients: the job
     costs as much as many GPUs and trains like one, and nothing says so. The loader lacks a sampler.
 
 What to do
@@ -13,33 +13,28 @@ What to do
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ddpcheck.check import Context, Skip
 from ddpcheck.finding import Confidence, Finding, Location, Severity
 from ddpcheck.measures.peers import are_linked, grouped
+from ddpcheck.measures.sampled import Sampled, same_samples
 from ddpcheck.measures.words import spans
-
-if TYPE_CHECKING:
-    from ddpcheck.target.live import Trained
-    from ddpcheck.watch.batches import Keepsake
-    from ddpcheck.watch.feeds import Feed
 
 # One batch may be the same by chance, or on purpose: to see whether a model can learn it.
 LEAST_BATCHES_COUNT = 2
+FIX = "give the loader sampler=DistributedSampler(dataset), or let each rank read its own part"
 Ranks = tuple[int, ...]
 
 
 class Facts(msgspec.Struct, frozen=True):
     """Digests of the first batches that were trained on, and of the inputs of the model, if seen.
 
-    ``group`` are the ranks among which gradients are averaged, where that was seen. Where FSDP does
-    it, ``losses`` are the first ones, and ranks may ``work_together`` on one batch. ``loads`` is
-    whether the batches come from a DataLoader: others may be made up for a test. ``parts`` are ranks
-    that hold parts of one model: they have to have the same batches. ``by_hand`` are those that the
-    script itself averages gradients among.
+    ``group`` are the ranks among which gradients are averaged. Where FSDP does it, ``losses`` are the
+    first ones, and ranks may ``work_together`` on one batch; ``loads`` is whether a DataLoader gives
+    the batches: others may be made up for a test. Ranks that hold ``parts`` of one model have to have
+    the same ones. ``by_hand`` are those that the script itself averages gradients among.
     """
 
     batches: tuple[str, ...]
@@ -51,6 +46,7 @@ class Facts(msgspec.Struct, frozen=True):
     work_together: bool = False
     parts: list[Ranks] = []
     by_hand: Ranks = ()
+    sampled: Sampled = Sampled()
 
     def is_like(self, other: Facts) -> bool:
         """Return whether this rank trains on what it loads, by itself, and to the same losses."""
@@ -62,69 +58,77 @@ class Observer:
 
     def __init__(self, ctx: Context) -> None:
         from ddpcheck.watch.averaging import Averaging
-        from ddpcheck.watch.batches import KEPT_BATCHES, Keepsake, TrainedOn
+        from ddpcheck.watch.batches import Given, TrainedOn
         from ddpcheck.watch.by_hand import ByHand
+        from ddpcheck.watch.sampled import SampledOn
 
         del ctx
-        self._keepsake, self._most = Keepsake, KEPT_BATCHES
-        self.parts = (Averaging(), TrainedOn(), ByHand())
-        self._loads = False
-        self._inputs: list[Keepsake] = []
-
-    def on_built(self, live: Trained) -> None:
-        """Note whether there is a DataLoader."""
-        from torch.utils.data import DataLoader
-
-        self._loads = isinstance(live.loader, DataLoader)
-
-    def on_fed(self, _feed: Feed) -> None:
-        """Note that there is one."""
-        self._loads = True
-
-    def on_inputs(self, _step: int, inputs: Any) -> None:
-        """Look at what goes into the model: a rank may take its part of a batch of all."""
-        if len(self._inputs) < self._most:
-            self._inputs.append(self._keepsake(inputs))
+        self.parts = (Averaging(), TrainedOn(), ByHand(), Given(), SampledOn())
 
     def facts(self) -> Facts:
         """Return what was seen; raises Skip where no batch was trained on that tells anything."""
-        averaging, trained_on, by_hand = self.parts
+        averaging, trained_on, by_hand, given, sampled_on = self.parts
         batches = trained_on.digests()
         if not any(batches):
             raise Skip("no batch of a DataLoader was trained on that could be compared")
         return Facts(
             batches=batches,
-            inputs=tuple(kept.digest() for kept in self._inputs),
+            inputs=given.inputs(),
             group=averaging.ranks,
-            loads=self._loads,
+            loads=given.loads,
             location=trained_on.location,
             losses=averaging.read_losses(),
             work_together=averaging.work_together,
             parts=by_hand.parts,
             by_hand=by_hand.ranks,
+            sampled=sampled_on.told(trained_on),
         )
 
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:
     """Return a finding for the ranks of a group that train on equal batches, one by one."""
     found: list[Finding] = []
-    for group, members in grouped(
-        {r: own.group or own.by_hand for r, own in facts.items()}
-    ).items():
-        count = min(len(facts[rank].batches) for rank in members)
-        seen = min(len(facts[rank].inputs) for rank in members)
-        alike = grouped(
-            {rank: (facts[rank].batches[:count], facts[rank].inputs[:seen]) for rank in members}
-        )
-        for (batches, _), ranks in alike.items():
-            if len(ranks) > 1 and len(set(batches) - {""}) >= LEAST_BATCHES_COUNT:
-                is_whole = bool(group) and len(ranks) == len(members)  # or else tensor-parallel
-                parts = [each for rank in ranks for each in facts[rank].parts]
-                if not facts[ranks[0]].group and are_linked(ranks, parts):
-                    continue
-                is_sure = is_whole and all(facts[r].is_like(facts[ranks[0]]) for r in ranks)
-                found.append(_finding(ranks, facts, count, is_sure=is_sure))
+    groups = grouped({rank: own.group or own.by_hand for rank, own in facts.items()})
+    for group, members in groups.items():
+        told = {rank: facts[rank] for rank in members}
+        found += _of_equal_batches(group, told) or _of_same_samples(told)
     return found
+
+
+def _of_equal_batches(group: Ranks, facts: Mapping[int, Facts]) -> list[Finding]:
+    found: list[Finding] = []
+    count = min(len(own.batches) for own in facts.values())
+    seen = min(len(own.inputs) for own in facts.values())
+    alike = grouped({r: (own.batches[:count], own.inputs[:seen]) for r, own in facts.items()})
+    for (batches, _), ranks in alike.items():
+        told, first = {rank: facts[rank] for rank in ranks}, facts[ranks[0]]
+        is_told = len(ranks) > 1 and len(set(batches) - {""}) >= LEAST_BATCHES_COUNT
+        if is_told and (first.group or not _are_parts(told)):
+            is_whole = bool(group) and len(ranks) == len(facts)  # or else tensor-parallel
+            is_sure = is_whole and all(own.is_like(first) for own in told.values())
+            sure = Severity.ERROR if first.group else Severity.WARNING
+            message = f"the first {count} batches are equal bit by bit on ranks {spans(ranks)}"
+            message += ", among which gradients are averaged" if is_sure else ", which may be meant"
+            found.append(_finding("batches", told, message, sure if is_sure else Severity.INFO))
+    return found
+
+
+def _are_parts(told: Mapping[int, Facts]) -> bool:
+    return are_linked(list(told), [part for own in told.values() for part in own.parts])
+
+
+def _of_same_samples(facts: Mapping[int, Facts]) -> list[Finding]:
+    """Return a finding where all ranks of a group change the same samples, each in its own way."""
+    sampled = [own.sampled for own in facts.values()]
+    count = same_samples(sampled, LEAST_BATCHES_COUNT)
+    if not count or len(facts) != len(facts[min(facts)].group):
+        return []
+    sure = Severity.WARNING if any(own.is_own for own in sampled) else Severity.ERROR
+    # Ranks that have one sequence in parts hear of each other in their backward passes.
+    severity = Severity.INFO if _are_parts(facts) else sure
+    message = f"the first {count} batches are of the same samples of one dataset on ranks "
+    message += f"{spans(facts)}, and each has changed them in its own way: by augmentation, say"
+    return [_finding("samples", facts, message, severity)]
 
 
 def summarize(facts: Mapping[int, Facts]) -> str:
@@ -133,16 +137,14 @@ def summarize(facts: Mapping[int, Facts]) -> str:
     return f"the first {count} batches compared on {len(facts)} rank(s)"
 
 
-def _finding(ranks: list[int], facts: Mapping[int, Facts], count: int, *, is_sure: bool) -> Finding:
-    sure = Severity.ERROR if facts[ranks[0]].group else Severity.WARNING
+def _finding(what: str, told: Mapping[int, Facts], message: str, severity: Severity) -> Finding:
+    is_sure = severity is not Severity.INFO
     return Finding(
-        title=f"{len(ranks)} ranks train on the same batches",
-        message=f"the first {count} batches are equal bit by bit on ranks {spans(ranks)}"
-        + (", among which gradients are averaged" if is_sure else ", which may be meant"),
-        fix=f"{'' if is_sure else 'if each of them is to have batches of its own, '}give the loader "
-        "sampler=DistributedSampler(dataset), or let each rank read its own part",
-        ranks=tuple(ranks),
-        severity=sure if is_sure else Severity.INFO,
+        title=f"{len(told)} ranks train on the same {what}",
+        message=message,
+        fix=FIX if is_sure else f"if each of them is to have batches of its own, {FIX}",
+        ranks=tuple(told),
+        severity=severity,
         confidence=Confidence.HIGH if is_sure else Confidence.LOW,
-        location=facts[ranks[0]].location,
+        location=told[min(told)].location,
     )

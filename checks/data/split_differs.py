@@ -4,32 +4,29 @@ Why it matters
     random_split draws from a random number generator, and so does a permutation by which a script
     cuts its indices, tensors or files in two. Where ranks have seeds of their own, each validates
     on a part of its own, and the others train on it: it looks too good, and nothing says so.
+    DistributedSamplers of unlike seeds draw some samples twice, and others never.
 
 What to do
     Draw the split from a generator of its own, with one seed on every rank: random_split and
     torch.randperm take torch.Generator().manual_seed(42), NumPy has numpy.random.default_rng(42),
-    Python random.Random(42). Seeds for augmentation may go on to differ.
+    Python random.Random(42). Give DistributedSampler one seed, and one epoch, on every rank, as it
+    knows the rank by itself. Seeds for augmentation may go on to differ.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
 
 import msgspec
 
 from ddpcheck.check import Context
 from ddpcheck.finding import Confidence, Finding, Location, Severity
-from ddpcheck.measures.digests import short_digest
 from ddpcheck.measures.held_out import Mixed, Seen, mixed
 from ddpcheck.measures.parts import Split, apart, are_mixed
 from ddpcheck.measures.peers import grouped
+from ddpcheck.measures.shares import Share, Unlike, unlike
 from ddpcheck.measures.sketch import minority
-from ddpcheck.measures.words import spans
-
-if TYPE_CHECKING:
-    from ddpcheck.watch.feeds import Feed
-    from ddpcheck.watch.subsets import Parts
+from ddpcheck.measures.words import listed, spans
 
 ONE_SEED = (
     "draw the split from a generator of its own, with the same seed on every rank: "
@@ -38,56 +35,39 @@ ONE_SEED = (
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """A rank's splits by random_split, those by Subsets of its own, and samples that it has seen."""
+    """A rank's splits by random_split, those by Subsets of its own, and samples that it has seen.
+
+    ``shares`` are of the DistributedSamplers that it trained by, and ``group`` are the ranks among
+    which gradients are averaged.
+    """
 
     splits: tuple[Split, ...]
     own: tuple[Split, ...] = ()
     seen: Seen = Seen()
+    shares: tuple[Share, ...] = ()
+    group: tuple[int, ...] = ()
 
 
 class Observer:
-    """Notes each random_split, the script's own Subsets, and which parts are loaded by shares."""
+    """Notes what is split, and which parts and shares are trained on."""
 
     def __init__(self, ctx: Context) -> None:
+        from ddpcheck.watch.averaging import Averaging
         from ddpcheck.watch.rows import Rows
-        from ddpcheck.watch.subsets import Subsets
+        from ddpcheck.watch.samplers import Shares
+        from ddpcheck.watch.splits import Splits
 
         self._ctx = ctx
-        self._splits: list[Split] = []
-        self._made: list[set[int]] = []
-        self._shared: set[int] = set()
-        self._subsets = Subsets()
-        self.on_chosen = self._subsets.add
-        self._rows = Rows()
-        self.parts = (self._rows,)
-
-    def on_split(self, dataset: Any, parts: Any, location: Location | None) -> None:
-        """Note which samples went where."""
-        self._subsets.leave_out(parts)
-        indices = [list(part.indices) for part in parts]
-        lengths = tuple(map(len, indices))
-        self._splits.append(Split(len(dataset), lengths, short_digest(repr(indices)), location))
-        self._made.append({id(part) for part in parts})
-
-    def on_epoch(self, feed: Feed) -> None:
-        """Note that a part is loaded by shares."""
-        if feed.is_shared:
-            self._shared.add(feed.dataset_id)
+        self._splits = Splits()
+        self.on_split, self.on_chosen, self.on_epoch = self._splits.handlers
+        self.parts = (Rows(), Shares(), Averaging())
 
     def facts(self) -> Facts:
-        """Return the splits; raises Skip where no script is watched."""
+        """Return what was seen; raises Skip where no script is watched."""
         self._ctx.require_watch()
-        pairs = zip(self._splits, self._made, strict=True)
-        told = (msgspec.structs.replace(s, is_shared=self._is_shared(ids)) for s, ids in pairs)
-        own = tuple(map(self._own_split, self._subsets.parts()))
-        return Facts(tuple(told), own, self._rows.seen())
-
-    def _is_shared(self, parts: Iterable[int]) -> bool:
-        return not self._shared.isdisjoint(parts)
-
-    def _own_split(self, parts: Parts) -> Split:
-        told = (parts.total, tuple(parts.lengths), parts.digest, parts.location)
-        return Split(*told, self._is_shared(parts.subsets), tuple(parts.samples))
+        splits, (rows, shares, averaging) = self._splits, self.parts
+        seen = rows.seen()
+        return Facts(splits.drawn(), splits.own(), seen, shares.taken(), averaging.ranks)
 
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:
@@ -102,9 +82,29 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
         *(_finding(splits, "random_split gives") for splits in drawn),
         *(_finding(each, "Subsets give") for each in own if are_mixed(each.values())),
     ]
-    if any(each.severity is Severity.ERROR for each in found):
-        return found
-    return _by_samples(facts, found[0].location if found else None) or found
+    if not any(each.severity is Severity.ERROR for each in found):
+        found = _by_samples(facts, found[0].location if found else None) or found
+    return [*_by_shares(facts), *found]
+
+
+def _by_shares(facts: Mapping[int, Facts]) -> list[Finding]:
+    """Return a finding for each line of samplers whose shares overlap, by group."""
+    groups = grouped({rank: own.group for rank, own in facts.items() if own.group})
+    every = [{rank: facts[rank].shares for rank in ranks} for ranks in groups.values()]
+    return [_of_shares(found) for shares in every for found in unlike(shares)]
+
+
+def _of_shares(found: Unlike) -> Finding:
+    values = listed(f"rank {rank}: {value}" for rank, value in found.values.items())
+    return Finding(
+        title="DistributedSamplers give the ranks shares that overlap",
+        message=f"of {found.samples} samples, each rank is to draw others, but the samplers' "
+        f"{found.option} differs ({values}): ranks draw some twice, and nobody draws others",
+        fix=f"give DistributedSampler the same {found.option} on every rank",
+        ranks=tuple(found.values),
+        confidence=Confidence.HIGH,
+        location=found.location,
+    )
 
 
 def _by_samples(facts: Mapping[int, Facts], place: Location | None) -> list[Finding]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any, cast
 
 import torch
+from torch.utils.data import DataLoader
 
 from ddpcheck.finding import Location
 from ddpcheck.measures.digests import short_digest
-from ddpcheck.target.live import tensors_in
+from ddpcheck.target.live import Trained, tensors_in
 from ddpcheck.watch.feeds import Feed
 
 # Of each tensor, so many elements from its start tell one batch from another.
@@ -28,10 +29,15 @@ class Keepsake:
     def digest(self) -> str:
         """Return a digest, or '' where the tensors tell nothing: all made of one value, say."""
         heads = [head.cpu() for head in self._heads]
-        if all(bool((head == head[0]).all()) for head in heads):
+        if all(map(_is_of_one_value, heads)):
             return ""
         told = zip(self._shapes, heads, strict=True)
         return short_digest(b"|".join(shape.encode() + _bytes(head) for shape, head in told))
+
+    def digests(self) -> tuple[str, ...]:
+        """Return a digest of each tensor, '' of one that is made of one value."""
+        heads = (head.cpu() for head in self._heads)
+        return tuple("" if _is_of_one_value(x) else short_digest(_bytes(x)) for x in heads)
 
 
 class TrainedOn:
@@ -54,6 +60,10 @@ class TrainedOn:
         """Return a digest of each batch, '' of one that tells nothing; waits for the device."""
         return tuple(kept.digest() for kept in self._batches[:KEPT_BATCHES])
 
+    def tensors(self) -> tuple[tuple[str, ...], ...]:
+        """Return digests of the tensors of each batch."""
+        return tuple(kept.digests() for kept in self._batches[:KEPT_BATCHES])
+
     def on_fed(self, feed: Feed) -> None:
         """Remember whose batch comes next."""
         self._fed = feed
@@ -70,6 +80,38 @@ class TrainedOn:
         self._batches += [kept for feed, kept in self._waiting if feed is self._fed]
         self._waiting.clear()
         self._trained = self._trained or self._fed
+
+
+class Given:
+    """A part of an observer: whether there is a DataLoader, and what goes into the model.
+
+    A rank may take its part of a batch of all.
+    """
+
+    def __init__(self) -> None:
+        self.loads = False
+        self._inputs: list[Keepsake] = []
+
+    def inputs(self) -> tuple[str, ...]:
+        """Return a digest of each of the first inputs; waits for the device."""
+        return tuple(kept.digest() for kept in self._inputs)
+
+    def on_built(self, live: Trained) -> None:
+        """Note whether there is a DataLoader."""
+        self.loads = isinstance(live.loader, DataLoader)
+
+    def on_fed(self, _feed: Feed) -> None:
+        """Note that there is one."""
+        self.loads = True
+
+    def on_inputs(self, _step: int, inputs: Any) -> None:
+        """Look at what goes into the model."""
+        if len(self._inputs) < KEPT_BATCHES:
+            self._inputs.append(Keepsake(inputs))
+
+
+def _is_of_one_value(head: torch.Tensor) -> bool:
+    return bool((head == head[0]).all())
 
 
 def _bytes(head: torch.Tensor) -> bytes:

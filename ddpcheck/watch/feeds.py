@@ -89,7 +89,7 @@ class Feeds:
         if feed is None:
             feed = self._feeds[loader] = Feed(self._count, users_line(), loader=ref(loader))
             self._count += 1
-        sampler = _distributed_sampler(loader)
+        sampler = distributed_sampler(loader)
         feed.shuffles = sampler is not None and bool(sampler.shuffle)
         feed.epoch = sampler.epoch if sampler is not None else 0
         feed.replicas = sampler.num_replicas if sampler is not None else _accelerated(loader)
@@ -145,8 +145,8 @@ def _generator() -> FrameType | None:
     return frame if is_generator else None
 
 
-def _distributed_sampler(loader: Any) -> DistributedSampler[Any] | None:
-    """Return the loader's own, or that of its batches."""
+def distributed_sampler(loader: Any) -> DistributedSampler[Any] | None:
+    """Return the loader's own, or that of its batches, if it has one."""
     of_batches = getattr(getattr(loader, "batch_sampler", None), "sampler", None)
     for sampler in (getattr(loader, "sampler", None), of_batches):
         if isinstance(sampler, DistributedSampler):

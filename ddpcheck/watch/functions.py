@@ -5,8 +5,11 @@ Each is replaced under the names by which scripts find it, and told of after it 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from os import PathLike, fspath
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from os import PathLike, fspath, fstat
+from os.path import samestat
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,7 +22,8 @@ from torch._C._functorch import is_functorch_wrapped_tensor
 from ddpcheck.watch.callsite import users_line
 from ddpcheck.watch.packed import PACKED
 from ddpcheck.watch.replaced import Replaced, Tell
-from ddpcheck.watch.states import is_its_own, versions_of
+from ddpcheck.watch.samplers import MADE
+from ddpcheck.watch.states import is_its_own, is_its_own_sharded, versions_of
 from ddpcheck.watch.tensor_hooks import TensorHooks
 from ddpcheck.watch.weighings import ranks_that_sum
 
@@ -40,8 +44,8 @@ class Functions:
     """Tells ``saved``, ``loaded``, ``scaled``, ``split``, ``compiled``, ``averaged``, ``gathered``.
 
     And ``reducing`` and ``weighed``; ``chosen`` of each Subset, ``optimizing`` of each optimizer,
-    ``captured`` and ``reloading``
-    of a module's own state.
+    ``captured``, ``reloading``
+    and ``returning`` of a module's own state.
 
     And of what is sharded, ``sharding`` before and ``sharded`` after it. See ``stream``.
     """
@@ -58,6 +62,7 @@ class Functions:
         self._replaced.tell_before(nn.Module, "load_state_dict", self._loading)
         self._replaced.put(torch.Tensor, "register_hook", self._tensor_hooks.put_on)
         PACKED.watch(self._replaced)
+        MADE.watch(self._replaced)
         self._replaced.tell_after(
             torch.distributed.fsdp.FullyShardedDataParallel, "__init__", self._wrapped
         )
@@ -84,8 +89,7 @@ class Functions:
 
     def _saved(self, _result: Any, arguments: Any, named: Any) -> None:
         value, file = _first_two(arguments, named, "obj", "f")
-        path = fspath(file) if isinstance(file, (str, PathLike)) else ""
-        self._emit("saved", str(path), value, users_line())
+        self._emit("saved", _path_of(file), value, users_line())
 
     def _loaded(self, result: Any, arguments: Any, named: Any) -> None:
         module, given = _first_two(arguments, named, "self", "state_dict")
@@ -98,6 +102,8 @@ class Functions:
         module, given = _first_two(arguments, named, "self", "state_dict")
         if is_its_own(module, given):
             self._emit("reloading", module, tuple(given), versions_of(module), users_line())
+        elif is_its_own_sharded(module, given):
+            self._emit("returning", module)
 
     def _captured(self, _result: Any, arguments: Any, named: Any) -> None:
         # A module asks its parts in the same way, with the dictionary that they are to fill.
@@ -124,11 +130,12 @@ class Functions:
         self._emit("optimizing", arguments[0], users_line())
 
     def _sharding(self, arguments: Any, named: Any) -> None:
-        self._emit("sharding", _sharded_module(arguments, named), users_line())
+        for module in _sharded_modules(arguments, named):
+            self._emit("sharding", module, users_line())
 
     def _sharded(self, _result: Any, arguments: Any, named: Any) -> None:
-        module = _sharded_module(arguments, named)
-        self._emit("sharded", module, named.get("mesh"), users_line())
+        for module in _sharded_modules(arguments, named):
+            self._emit("sharded", module, named.get("mesh"), users_line())
 
     def _wrapped(self, _result: Any, arguments: Any, named: Any) -> None:
         # The group that shards it is the second argument.
@@ -162,8 +169,24 @@ class Functions:
             self._emit("gathered", tensor, users_line())
 
 
-def _sharded_module(arguments: Any, named: Any) -> Any:
-    return arguments[0] if arguments else named.get("module")
+def _path_of(file: Any) -> str:
+    """Return where a script writes to, by a path or a file that it has opened; '' for elsewhere.
+
+    A name may be a label alone, as of what is written into an archive: it has to lead to the file.
+    """
+    if isinstance(file, (str, PathLike)):
+        return str(fspath(file))
+    with suppress(Exception):  # whatever a script's own object may do there
+        name: Any = file.name
+        if isinstance(name, str) and samestat(fstat(file.fileno()), Path(name).stat()):
+            return name
+    return ""
+
+
+def _sharded_modules(arguments: Any, named: Any) -> Sequence[Any]:
+    """Return what fully_shard makes one group of: a module, or a list of them."""
+    given = arguments[0] if arguments else named.get("module")
+    return given if isinstance(given, (list, tuple)) else [given]
 
 
 def _is_plain(tensor: Any) -> bool:

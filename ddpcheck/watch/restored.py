@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from weakref import ref
 
@@ -12,6 +12,7 @@ from torch import nn
 
 from ddpcheck.finding import Location
 from ddpcheck.measures.saved import DEPTH_COUNT, OPTIMIZER_KEYS, has_state
+from ddpcheck.watch.states import local_of, version_of
 
 # Of each weight so many elements tell whether a parameter has its values.
 KEPT_ELEMENTS = 16
@@ -23,7 +24,7 @@ class Weight:
 
     def __init__(self, tensor: torch.Tensor) -> None:
         self._tensor = ref(tensor)
-        here = _local(tensor)
+        here = local_of(tensor)
         self.place = here.untyped_storage().data_ptr()
         self.beginning = _beginning(here)
 
@@ -41,17 +42,31 @@ class Restored:
 
     def __init__(self) -> None:
         self._weights: list[Weight] = []
+        self._before: dict[int, Any] = {}
+        self._returned: ref[nn.Module] | None = None
         self.location: Location | None = None
 
     def on_restored(self, value: Any, location: Location | None) -> None:
         """Remember the weights, unless what they are of has loaded them by now."""
         if isinstance(value, Mapping) and not any(map(_loads_itself, value.values())):
             self._weights = [Weight(each) for each in _weights_in(value)][:KEPT_WEIGHTS]
+            self._before = _condition_of(_parameters())
             self.location = location
 
-    def on_loaded(self, *_told: Any) -> None:
-        """Forget it: a model was given something."""
-        self._weights = []
+    def on_returning(self, module: nn.Module) -> None:
+        """Note a model that is given its own tensors, which nobody has changed since.
+
+        What is whole is copied into the parts of a sharded model before it is given those.
+        """
+        now = _condition_of(module.parameters())
+        is_same = all(self._before.get(each) == now[each] for each in now)
+        self._returned = ref(module) if is_same else None
+
+    def on_loaded(self, module: nn.Module, *_told: Any) -> None:
+        """Forget it: a model was given something, unless it was only what it had."""
+        returned, self._returned = self._returned, None
+        if returned is None or returned() is not module:
+            self._weights = []
 
     def on_reloading(self, *_told: Any) -> None:
         """Forget it: a model was given what was read into its own state."""
@@ -59,10 +74,10 @@ class Restored:
 
     def lost(self) -> int:
         """Return how many weights were read that nobody has any more, nor any model; forget them."""
-        weights, self._weights = self._weights, []
+        weights, self._weights, self._before = self._weights, [], {}
         if not weights or any(each.is_kept for each in weights):
             return 0
-        parameters = [_local(each) for each in _parameters()]
+        parameters = [local_of(each) for each in _parameters()]
         places = {each.untyped_storage().data_ptr() for each in parameters}
         if any(each.place in places for each in weights):
             return 0
@@ -93,9 +108,9 @@ def _parameters() -> Iterator[torch.Tensor]:
         yield from (each for each in own if each is not None and not each.is_meta)
 
 
-def _local(tensor: torch.Tensor) -> torch.Tensor:
-    here: torch.Tensor = getattr(tensor, "_local_tensor", tensor)
-    return here.detach()
+def _condition_of(parameters: Iterable[torch.Tensor]) -> dict[int, Any]:
+    """Return of each what differs after it has been changed: not all ways are counted."""
+    return {id(each): (version_of(each), _beginning(local_of(each))) for each in parameters}
 
 
 def _beginning(tensor: torch.Tensor) -> tuple[torch.Size, tuple[float, ...]]:

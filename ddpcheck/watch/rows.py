@@ -1,7 +1,7 @@
 """The samples that datasets hold, by their content: the same ones are known on every rank.
 
-A sample of a dataset that keeps its data in tensors, arrays or lists (of files, say) is known without
-calling the dataset, which would be the user's code.
+A sample of a dataset that keeps its data in tensors, arrays or lists (of files, or of files and their
+classes, say) is known without calling the dataset, which would be the user's code.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from itertools import chain
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
@@ -17,6 +19,7 @@ import torch
 from torch.utils.data import IterableDataset, Subset, SubsetRandomSampler, TensorDataset
 
 from ddpcheck.measures.held_out import KEPT_COUNT, Seen
+from ddpcheck.watch.contents import content_of
 
 if TYPE_CHECKING:
     from ddpcheck.finding import Location
@@ -31,6 +34,9 @@ KEPT_BYTES = 2**30
 # Numbers are mixed as splitmix64 does it (Steele, Lea and Flood, OOPSLA 2014), and 40 bits kept.
 GOLDEN, FIRST, SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 KEPT_BITS = 40
+
+# Of a record, what may be beside a name.
+PLAIN = {type(None), bool, int, float}
 
 Numbers = np.ndarray[Any, np.dtype[np.uint64]]
 
@@ -100,12 +106,24 @@ def samples_of(loader: Any) -> tuple[int, ...]:
     return tuple(own[:KEPT_COUNT].tolist())
 
 
+def tells_samples(dataset: Any) -> bool:
+    """Return whether it keeps something of each of its samples, by which they are known."""
+    while isinstance(dataset, Subset):
+        dataset = dataset.dataset
+    if isinstance(dataset, IterableDataset):
+        return False
+    count = len(dataset)
+    return count > 1 and any(len(each) == count for each in _columns(dataset))
+
+
 def _digests(dataset: Any) -> Numbers | None:
     """Return a number for each sample, [samples]."""
     count = len(dataset)
     if not 1 < count <= KEPT_SAMPLES:
         return None
     columns = [_of_column(each) for each in _columns(dataset) if len(each) == count]
+    if not columns:
+        columns = [_of_column(each) for each in _places(dataset, count)]
     if not columns:
         return None
     digests = np.zeros(count, np.uint64)
@@ -116,7 +134,7 @@ def _digests(dataset: Any) -> Numbers | None:
 
 def _columns(dataset: Any) -> Iterator[Any]:
     held = dataset.tensors if isinstance(dataset, TensorDataset) else vars(dataset).values()
-    for each in held:
+    for each in {id(own): own for own in held}.values():  # torchvision keeps one list twice
         if type(each) is torch.Tensor:
             is_here = each.device.type == "cpu" and not each.is_complex()
             if is_here and _tells(each, is_floating=each.is_floating_point()):
@@ -125,8 +143,42 @@ def _columns(dataset: Any) -> Iterator[Any]:
             kind = each.dtype.kind
             if kind in "biuf" and _tells(each, is_floating=kind == "f"):
                 yield each
-        elif type(each) is list and all(type(own) is str for own in each):
+        elif type(each) is list and _are_names(each):
             yield each
+
+
+def _are_names(entries: list[Any]) -> bool:
+    """Return whether they are texts, paths, or records with one: a file and its class, say."""
+    fields = _fields(entries)
+    named = {each for each in fields if each is str or issubclass(each, PurePath)}
+    return bool(named) and fields - named <= (PLAIN if _are_records(entries) else set())
+
+
+def _are_records(entries: list[Any]) -> bool:
+    return set(map(type, entries)) <= {tuple, list, dict}
+
+
+def _fields(entries: list[Any]) -> set[type]:
+    """Return the types that there are, in records or by themselves."""
+    if not _are_records(entries):
+        return set(map(type, entries))
+    parts = (each.values() if type(each) is dict else each for each in entries)
+    return set(map(type, chain.from_iterable(parts)))
+
+
+def _places(dataset: Any, count: int) -> Iterator[list[Any]]:
+    """Yield lists of places, several numbers each, in data that the dataset keeps in other tensors.
+
+    What they mean is known together with these alone: a rank may have data of its own, such as an
+    open file, whose content is not known, or that is elsewhere, and the tensors only its means.
+    """
+    held = list(vars(dataset).values())
+    lists = [each for each in held if type(each) is list and len(each) == count]
+    records = [each for each in lists if _are_records(each) and _fields(each) == {int}]
+    data = [each for each in _columns(dataset) if not isinstance(each, list)] if records else []
+    if sum(each.nbytes // each.itemsize for each in data) >= count and content_of(held):
+        content = content_of(data)
+        yield from ([(content, *own) for own in each] for each in records)
 
 
 def _tells(column: Any, *, is_floating: bool) -> bool:
@@ -139,7 +191,7 @@ def _tells(column: Any, *, is_floating: bool) -> bool:
 
 def _of_column(column: Any) -> Numbers:
     if isinstance(column, list):
-        return np.array([crc32(each.encode()) for each in column], np.uint64)
+        return np.array([crc32(str(each).encode()) for each in column], np.uint64)
     flat = column.reshape(len(column), -1)
     some = flat[:, :: max(1, flat.shape[1] // KEPT_NUMBERS)][:, :KEPT_NUMBERS]
     values = some.to(torch.float64).numpy() if isinstance(some, torch.Tensor) else some

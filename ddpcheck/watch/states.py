@@ -14,8 +14,47 @@ def is_its_own(module: nn.Module, state: Mapping[str, Any]) -> bool:
 
     Tensors of other classes (sharded, quantized) are not looked into.
     """
-    own = {name: place for name, tensor in _named(module) if (place := _place(tensor))}
-    tensors = {name: each for name, each in state.items() if isinstance(each, torch.Tensor)}
+    return _are_its_own(module, _tensors_of(state))
+
+
+def is_its_own_sharded(module: nn.Module, state: Mapping[str, Any]) -> bool:
+    """Return whether it is a sharded module's own state: the parts of DTensors that are here.
+
+    Where no part is here, nothing is known.
+    """
+    tensors = _tensors_of(state)
+    here = {name: local_of(each) for name, each in tensors.items()}
+    is_sharded = any(here[name].numel() for name, each in tensors.items() if _is_spread(each))
+    return is_sharded and _are_its_own(module, here)
+
+
+def local_of(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the part of a DTensor that is here, or the tensor itself, without a history."""
+    here: torch.Tensor = getattr(tensor, "_local_tensor", tensor)
+    return here.detach()
+
+
+def version_of(tensor: torch.Tensor) -> int:
+    """Return a number that grows as it is changed in place; -1 for one of inference alone.
+
+    What changes a DTensor leaves the count of its part here alone, and the other way round.
+    """
+    here = local_of(tensor)
+    is_counted = not (tensor.is_inference() or here.is_inference())
+    return tensor._version + here._version if is_counted else -1
+
+
+def _tensors_of(state: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+    return {name: each for name, each in state.items() if isinstance(each, torch.Tensor)}
+
+
+def _is_spread(tensor: torch.Tensor) -> bool:
+    return hasattr(tensor, "_local_tensor")
+
+
+def _are_its_own(module: nn.Module, tensors: Mapping[str, torch.Tensor]) -> bool:
+    here = ((name, local_of(tensor)) for name, tensor in _named(module))
+    own = {name: place for name, tensor in here if (place := _place(tensor))}
     return bool(tensors) and all(
         own.get(name) == _place(tensor) is not None or not tensor.numel()
         for name, tensor in tensors.items()

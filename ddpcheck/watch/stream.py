@@ -25,12 +25,14 @@ if it has any, are such objects too, and receive each event before it:
     on_raise(step, error)     the training raised
     on_ended()                the script came to its end, and did not raise; scripts only
     on_drained(feed)          an iteration over a DataLoader came to its end; scripts only
-    on_saved(path, value, location)      torch.save wrote a value; the path is '' for what is no
-                              path; scripts only, as all that follow
+    on_saved(path, value, location)      torch.save wrote a value; the path is '' for what is neither
+                              one nor a file that was opened by one; scripts only, as all that follow
     on_loaded(module, given, missing, unexpected, location)   a state of these keys was loaded
     on_captured(module, versions)        its state_dict() was asked for, with tensors of these versions
     on_reloading(module, given, versions, location)   its own tensors, of these keys, are given to it:
                               it loads what they are now
+    on_returning(module)      the parts of a sharded one that are here are given to it, as they are
+                              now: maybe filled, by torch itself; ``loaded`` follows
     on_scaled()               a GradScaler that is enabled took a step
     on_split(dataset, parts, location)   random_split made Subsets of a dataset
     on_chosen(subset, location)          a Subset was made, by random_split too, which tells it first
@@ -73,6 +75,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ddpcheck.check import Skip
+
 
 class EventStream:
     """Passes each event on to every observer that wants it.
@@ -96,7 +100,9 @@ class EventStream:
                 for receive in receivers:
                     receive(*values)
             except Exception as error:
-                self.raised[name] = error
+                # Frames would keep what the script has let go of; of a skip nobody asks for them.
+                is_skip = isinstance(error, Skip)
+                self.raised[name] = error.with_traceback(None) if is_skip else error
                 self._observers.pop(name, None)
                 self._receivers.clear()
 

@@ -1,4 +1,5 @@
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,7 +19,7 @@ from ddpcheck.finding import Location
 from ddpcheck.measures.held_out import Seen
 from ddpcheck.watch import replicas
 from ddpcheck.watch.feeds import Feed
-from ddpcheck.watch.rows import Rows, samples_of
+from ddpcheck.watch.rows import Rows, samples_of, tells_samples
 
 HERE = Location("/train.py", 30, "validate")
 X = torch.randn(30, 5, generator=torch.Generator().manual_seed(1))
@@ -52,7 +53,17 @@ def samples(dataset: Any, **options: Any) -> set[int]:
 
 @pytest.mark.parametrize(
     "held",
-    [X, X.numpy(), X[:, 0], [f"{at}.png" for at in range(30)], X.bfloat16(), X.numpy()[:, 0]],
+    [
+        X,
+        X.numpy(),
+        X[:, 0],
+        [f"{at}.png" for at in range(30)],
+        [Path(f"{at}.png") for at in range(30)],
+        [(f"{at}.png", at % 3) for at in range(30)],
+        [{"image": f"{at}.png", "kind": at % 3, "weight": None} for at in range(30)],
+        X.bfloat16(),
+        X.numpy()[:, 0],
+    ],
 )
 def test_a_sample_is_known_wherever_it_lies(held: Any) -> None:
     order = list(range(29, -1, -1))
@@ -62,6 +73,33 @@ def test_a_sample_is_known_wherever_it_lies(held: Any) -> None:
     assert len(second) == 10
     assert first.isdisjoint(second)
     assert samples(Holding(x=turned)) == first | second
+
+
+def test_places_are_known_by_the_data_that_they_are_of() -> None:
+    places = [(at // 2, at % 2) for at in range(20)]
+    first = samples(Holding(rows=places, table=X.reshape(30, 5, 1)))
+    assert len(first) == 20
+    assert samples(Holding(rows=places[:8], table=X.reshape(30, 5, 1))) < first
+    assert samples(Holding(rows=places, table=X.reshape(30, 5, 1) + 1)).isdisjoint(first)
+
+
+def test_a_list_that_is_held_twice_is_one_column() -> None:
+    files = [(f"{at}.png", at) for at in range(30)]
+    assert samples(Holding(samples=files, imgs=files)) == samples(Holding(samples=files))
+
+
+@pytest.mark.parametrize(
+    ("dataset", "tells"),
+    [
+        (TensorDataset(X), True),
+        (Subset(Holding(y=[(f"{at}.png", at) for at in range(30)]), [1, 2]), True),
+        (Holding(y=torch.arange(30)), False),
+        (Holding(y=[1, 2], recording=X), False),
+        (Stream(), False),
+    ],
+)
+def test_whether_samples_are_known(dataset: Any, *, tells: bool) -> None:
+    assert tells_samples(dataset) == tells
 
 
 def test_chosen_ones() -> None:
@@ -80,6 +118,11 @@ def test_chosen_ones() -> None:
         Holding(y=torch.arange(30)),
         Holding(y=np.arange(30)),
         Holding(y=[{}, {}]),
+        Holding(y=[(at, 1) for at in range(30)]),
+        Holding(y=[(at, 1) for at in range(30)], means=torch.ones(3)),
+        Holding(y=[(at, 1) for at in range(30)], means=X[:20], file=iter([])),
+        Holding(y=[(f"{at}.png", {}) for at in range(30)]),
+        Holding(y=[*"abc", 1]),
         Holding(x=X[:1]),
         Holding(x=X.to(torch.complex64)),
         Stream(),

@@ -1,10 +1,12 @@
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from msgspec import structs
 
 from ddpcheck.checks.data.same_batches import Facts, judge, summarize
-from ddpcheck.finding import Location, Severity
+from ddpcheck.finding import Confidence, Location, Severity
+from ddpcheck.measures.sampled import Sampled
 
 LOOP = Location("/train.py", 12, "train")
 ALL = (0, 1)
@@ -111,3 +113,74 @@ def test_ranks_may_share_the_sequences_of_a_batch(told: dict[str, object]) -> No
 
 def test_summary() -> None:
     assert summarize(ranks("abcd", "ef")) == "the first 2 batches compared on 2 rank(s)"
+
+
+def augmented(
+    rank: int, *, noise: str = "", labels: str = "wxyz", draws: str = "abcd", host: str = "here"
+) -> Sampled:
+    """Return what is known of batches that this rank changes, a letter each; labels stay."""
+    tensors = [(f"{at} of {noise or rank}", label) for at, label in enumerate(labels)]
+    return Sampled(tuple(draws) or ("",) * 4, tuple(tensors), host)
+
+
+def of_samples(*sampled: Sampled, group: tuple[int, ...] = ALL, **told: Any) -> dict[int, Facts]:
+    """Return ranks with batches of their own, and these samples."""
+    return {
+        at: structs.replace(
+            Facts(tuple(f"{at}{n}" for n in range(4)), (), group, True, LOOP),
+            sampled=each,
+            **told,
+        )
+        for at, each in enumerate(sampled)
+    }
+
+
+def test_the_same_samples_are_an_error_though_each_rank_changes_them() -> None:
+    (finding,) = judge(of_samples(augmented(0), augmented(1)))
+    assert (finding.severity, finding.confidence) == (Severity.ERROR, Confidence.HIGH)
+    assert (finding.ranks, finding.location) == (ALL, LOOP)
+    assert finding.title == "2 ranks train on the same samples"
+    assert "the first 4 batches are of the same samples of one dataset" in finding.message
+
+
+def test_a_sampler_of_the_script_s_own_may_mean_it() -> None:
+    own = [structs.replace(augmented(rank), is_own=True) for rank in ALL]
+    (finding,) = judge(of_samples(*own))
+    assert finding.severity is Severity.WARNING
+
+
+def test_ranks_with_parts_of_one_sequence_are_only_told() -> None:
+    (finding,) = judge(of_samples(augmented(0), augmented(1), parts=[ALL]))
+    assert finding.severity is Severity.INFO
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        pytest.param(of_samples(augmented(0), augmented(1, draws="abce")), id="other samples"),
+        pytest.param(of_samples(augmented(0, draws=""), augmented(1, draws="")), id="unknown ones"),
+        pytest.param(
+            of_samples(augmented(0, draws="aaaa"), augmented(1, draws="aaaa")), id="one batch"
+        ),
+        pytest.param(of_samples(augmented(0), augmented(1, labels="wxyv")), id="other labels"),
+        pytest.param(
+            of_samples(augmented(0, labels="wwww"), augmented(1, labels="wwww")), id="one label"
+        ),
+        pytest.param(
+            of_samples(augmented(0), augmented(1, host="there")), id="hosts with files of their own"
+        ),
+        pytest.param(
+            of_samples(augmented(0), augmented(1), group=(0, 1, 2, 3)), id="some of the ranks"
+        ),
+        pytest.param(of_samples(augmented(0), augmented(1), group=()), id="no model in common"),
+        pytest.param(
+            of_samples(
+                *(augmented(rank, noise=str(rank // 2)) for rank in range(4)), group=(0, 1, 2, 3)
+            ),
+            id="pairs with the same batches",
+        ),
+        pytest.param(of_samples(Sampled(), Sampled()), id="nothing known"),
+    ],
+)
+def test_samples_that_may_be_others(facts: dict[int, Facts]) -> None:
+    assert judge(facts) == []

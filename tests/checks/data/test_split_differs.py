@@ -1,11 +1,13 @@
 from types import SimpleNamespace
 
 import pytest
+from msgspec import structs
 
 from ddpcheck.checks.data.split_differs import Facts, judge
 from ddpcheck.finding import Confidence, Location, Severity
 from ddpcheck.measures.held_out import Seen
 from ddpcheck.measures.parts import Split
+from ddpcheck.measures.shares import Share
 from ddpcheck.watch.subsets import Parts, Subsets
 
 LINE = Location("/data.py", 20, "setup")
@@ -133,4 +135,58 @@ def test_samples_make_sure_of_a_split_that_was_seen() -> None:
     ],
 )
 def test_samples_that_are_held_out_by_all(facts: dict[int, Facts]) -> None:
+    assert judge(facts) == []
+
+
+SHARE = Share(LINE, 0, 128, 2, 0, True, 42, (0, 1))
+ALL = (0, 1)
+
+
+def shared(*changes: dict[str, object], group: tuple[int, ...] = ALL) -> dict[int, Facts]:
+    """Return ranks that take a share each, by options that were changed."""
+    shares = [structs.replace(SHARE, **{"rank": at} | each) for at, each in enumerate(changes)]
+    return {at: Facts((), shares=(share,), group=group) for at, share in enumerate(shares)}
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        (({"seed": 42}, {"seed": 43}), "of 128 samples"),
+        (({"seed": 42}, {"seed": 43}), "seed differs (rank 0: 42, rank 1: 43)"),
+        (({}, {"shuffles": False}), "shuffle differs (rank 0: True, rank 1: False)"),
+        (({}, {"replicas": 4}), "num_replicas differs (rank 0: 2, rank 1: 4)"),
+        (({}, {"epochs": (0, 0)}), "epoch differs (rank 0: 1, rank 1: 0)"),
+    ],
+)
+def test_samplers_whose_shares_overlap(changes: tuple[dict[str, object], ...], says: str) -> None:
+    (finding,) = judge(shared(*changes))
+    assert (finding.severity, finding.confidence) == (Severity.ERROR, Confidence.HIGH)
+    assert (finding.ranks, finding.location) == (ALL, LINE)
+    assert says in finding.message
+    assert "the same" in finding.fix
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        pytest.param(shared({}, {}), id="one seed"),
+        pytest.param(shared({}, {"epochs": (0,)}), id="one is further on"),
+        pytest.param(shared({"seed": 1}), id="one rank"),
+        pytest.param(
+            shared({"seed": 1, "shuffles": False}, {"seed": 2, "shuffles": False}), id="in order"
+        ),
+        pytest.param(
+            shared({"seed": 1, "epochs": (2, 3)}, {"seed": 2, "epochs": (1, 2)}), id="one order"
+        ),
+        pytest.param(
+            shared({"seed": 1, "replicas": 1}, {"seed": 2, "replicas": 1}),
+            id="each draws from the whole",
+        ),
+        pytest.param(shared({"seed": 1}, {"seed": 2, "rank": 0}), id="shares of datasets by host"),
+        pytest.param(shared({"seed": 1}, {"seed": 2, "samples": 90}), id="other datasets"),
+        pytest.param(shared({"seed": 1}, {"seed": 2, "number": 1}), id="other samplers"),
+        pytest.param(shared({"seed": 1}, {"seed": 2}, group=()), id="no model in common"),
+    ],
+)
+def test_samplers_that_are_right(facts: dict[int, Facts]) -> None:
     assert judge(facts) == []

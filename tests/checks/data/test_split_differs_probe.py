@@ -21,9 +21,9 @@ def test_the_observer_knows_a_part_that_is_loaded_by_shares() -> None:
     observer.on_split(range(4), parts, LINE)
     (split,) = observer.facts().splits
     assert (split.total, split.lengths, split.is_shared) == (4, (3, 1), False)
-    observer.on_epoch(SimpleNamespace(is_shared=True, dataset_id=1))  # type: ignore[arg-type]
+    observer.on_epoch(SimpleNamespace(is_shared=True, dataset_id=1))
     assert not observer.facts().splits[0].is_shared
-    observer.on_epoch(SimpleNamespace(is_shared=True, dataset_id=id(parts[0])))  # type: ignore[arg-type]
+    observer.on_epoch(SimpleNamespace(is_shared=True, dataset_id=id(parts[0])))
     assert observer.facts().splits[0].is_shared
     assert summarize({0: observer.facts()}) == "1 splits compared"
 
