@@ -13,6 +13,8 @@ WORLD = ""
 # How a rank is seen to wait for what another one sends: in recv itself, or by a handle.
 _RECEIVING = ("recv", "irecv", "wait")
 _SENDING = "send"
+# A functional collective is waited for so, as those of DTensor are.
+_COLLECTIVES = "wait_tensor"
 
 
 class Wait(NamedTuple):
@@ -25,7 +27,7 @@ class Wait(NamedTuple):
 
 def is_receiving(own: Testimony) -> bool:
     """Return whether a rank waits for what another one sends; NCCL's pending calls name both."""
-    return own.waits.startswith(_RECEIVING)
+    return own.waits.startswith(_RECEIVING) and not own.waits.startswith(_COLLECTIVES)
 
 
 def is_sending(own: Testimony) -> bool:

@@ -12,6 +12,7 @@ from ddpcheck.measures.testimony import (
     Testimony,
     between,
 )
+from ddpcheck.measures.waiting import is_in_transfer
 
 SITE = "app/train.py:41"
 REDUCE = "all_reduce SUM float32[8]"
@@ -240,3 +241,11 @@ def test_a_group_that_its_members_alone_make() -> None:
 
 def test_groups_that_are_made_are_nobodys_fault() -> None:
     assert named(made_by_members(waits=False)) == {}
+
+
+@pytest.mark.parametrize(
+    ("waits", "is_one"),
+    [("recv", True), ("wait", True), ("send", True), ("wait_tensor", False), ("all_reduce", False)],
+)
+def test_a_functional_collective_is_no_transfer(waits: str, is_one: bool) -> None:
+    assert is_in_transfer(rank(where=waits)) is is_one
