@@ -1,13 +1,13 @@
 """Collectives are noted while they run, and no longer."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
 import torch
 import torch.distributed as dist
-from torch import Tensor
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from ddpcheck.engine.blackbox import BlackBox
@@ -73,20 +73,22 @@ def test_a_call_is_told_of_once_it_has_returned_with_its_group() -> None:
 
 @pytest.mark.usefixtures("group")
 @pytest.mark.parametrize(
-    ("called", "shown"),
+    ("name", "given", "named", "shown"),
     [
-        (lambda t: dist.broadcast(t, 1), "broadcast float32[3] from rank 1"),
-        (lambda t: dist.broadcast(t, src=0), "broadcast float32[3] from rank 0"),
-        (lambda t: dist.broadcast(t, group_src=1), "broadcast float32[3] from rank 1"),
-        (lambda t: dist.reduce(t, 1), "reduce SUM float32[3] to rank 1"),
-        (lambda t: dist.gather(t, [t, t]), "gather to rank 0"),
-        (lambda t: dist.scatter(t, src=1), "scatter from rank 1"),
+        ("broadcast", [1], {}, "broadcast float32[3] from rank 1"),
+        ("broadcast", [], {"src": 0}, "broadcast float32[3] from rank 0"),
+        ("broadcast", [], {"group_src": 1}, "broadcast float32[3] from rank 1"),
+        ("reduce", [1], {}, "reduce SUM float32[3] to rank 1"),
+        ("gather", [[torch.ones(3)] * 2], {}, "gather to rank 0"),
+        ("scatter", [], {"src": 1}, "scatter from rank 1"),
     ],
 )
-def test_a_call_with_a_root_says_which(called: Callable[[Tensor], object], shown: str) -> None:
+def test_a_call_with_a_root_says_which(
+    name: str, given: list[Any], named: dict[str, int], shown: str
+) -> None:
     box = BlackBox(None)
     with recorded_calls(box):
-        called(torch.ones(3))
+        getattr(dist, name)(torch.ones(3), *given, **named)
     assert [call.what for call in box.flight.calls] == [shown]
 
 
