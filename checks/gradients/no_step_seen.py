@@ -57,7 +57,7 @@ class Observer:
 
     def on_called(self, call: Any) -> None:
         """Note that this rank is to train, where it was to make DDP or a backward pass."""
-        if call.name in TRAINING:
+        if not self._facts.prepared and call.name in TRAINING:
             self._note(prepared=True)
 
     def on_built(self, live: Trained) -> None:

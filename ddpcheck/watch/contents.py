@@ -20,14 +20,13 @@ import numpy as np
 import torch
 
 from ddpcheck.measures.digests import short_digest
+from ddpcheck.watch.subsets import SCATTERING
 
 # Of each tensor, array and list so many elements, so many of all, and attributes of attributes.
 KEPT_ELEMENTS = 512
 KEPT_COUNT = 100_000
 KEPT_BYTES = 2**30
 KEPT_DEPTH = 24
-# As in ``subsets``: evenly spread ones might all be the corners of images.
-SCATTERING = 2654435761
 PLAIN = {type(None), bool, int, float, str, bytes, range, torch.dtype, torch.Size, torch.device}
 MAPPINGS = {dict, OrderedDict, defaultdict, Counter}
 # What they draw is the rank's own, and none of what they draw for.
@@ -101,5 +100,6 @@ def _of_numbers(values: Any) -> str:
     if not is_here or str(values.dtype) == "object" or values.nbytes > KEPT_BYTES:
         raise Unknown
     flat = (values.detach() if is_tensor else values).reshape(-1)
+    # Evenly spread ones might all be the corners of images.
     places = [at * SCATTERING % len(flat) for at in range(min(KEPT_ELEMENTS, len(flat)))]
     return f"{values.dtype}{tuple(values.shape)}{flat[places].tolist()}"
