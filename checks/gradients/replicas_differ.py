@@ -20,7 +20,7 @@ import msgspec
 from ddpcheck.check import Context, Skip
 from ddpcheck.finding import Confidence, Finding, Severity
 from ddpcheck.measures.by_hand import Unwrapped, found_without_ddp
-from ddpcheck.measures.deeds import UNKNOWN_FIX, Deed, cause_of
+from ddpcheck.measures.deeds import UNKNOWN_FIX, Deed, cause_of_drift
 from ddpcheck.measures.drift import ROUNDING_UNITS, Drift, first_drift, odd_ones
 from ddpcheck.measures.moments import Moments
 from ddpcheck.measures.peers import grouped
@@ -133,7 +133,7 @@ def summarize(facts: Mapping[int, Facts]) -> str:
 
 def _finding(facts: Mapping[int, Facts], drift: Drift) -> Finding:
     found = drift.found
-    cause = cause_of({rank: fact.deeds for rank, fact in facts.items()}, drift.step)
+    cause = cause_of_drift(facts, drift)
     limit = ROUNDING_UNITS * max(fact.unit for fact in facts.values())
     ranks, why = (cause.ranks, cause.words) if cause else odd_ones(found.ranks, facts)
     rounding = found.relative <= limit

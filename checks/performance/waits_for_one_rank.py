@@ -26,6 +26,7 @@ from ddpcheck.measures.blocks import (
     LEAST_LATE_S,
     Block,
     Late,
+    Place,
     late_by_loader,
     late_by_own_work,
     loader_share,
@@ -37,17 +38,16 @@ if TYPE_CHECKING:
 
 # All ranks alike: that half of the step is the loader's is worth a word, no more.
 LOADER_STEP_RATIO = 0.5
-LOADER, OWN = "its DataLoader", "its own work before the model"
-LOADER_FIX = "look at what this rank's loader reads and from where; give it more workers"
 DOUBT = "; its workers are not seen to be much slower than those of others"
 OWN_FIX = "move what only this rank does out of the step, or do it less often"
+LOADER_FIX = "look at what this rank's loader reads and from where; give it more workers"
+INSIDE_FIX = "look at what only this rank does in it: larger inputs, fewer cores, a slow device"
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """A rank's steps in blocks, the ranks of its DDP, and the lines of the loop and of the model.
+    """A rank's steps in blocks, the ranks of its DDP, the lines of the loop, the model and backward.
 
-    ``batch_s``: what the loader needs for a batch, 0: unknown. ``own_is_sure``: the work before the
-    model hides no wait, as it may on a GPU, or for a collective awaited later. ``core_waits``: Pace's.
+    ``batch_s``: what the loader needs for a batch, 0: unknown. Others are ``Pace``'s.
     """
 
     blocks: tuple[Block, ...]
@@ -58,6 +58,7 @@ class Facts(msgspec.Struct, frozen=True):
     forward: Location | None = None
     own_is_sure: bool = True
     core_waits: float = 0.0
+    backward: Location | None = None
 
 
 class Observer:
@@ -70,16 +71,13 @@ class Observer:
         self._live: Trained | None = None
         self._group: tuple[int, ...] = ()
         pace = self._pace = Pace(ctx.clock)
-        self.on_epoch, self.on_sampling, self.on_sampled = pace.work.of_workers
-        self.on_asked, self.on_fed, self.on_drained = pace.of_loaders
-        self.on_called, self.on_inputs, self.on_step = pace.of_steps
+        self.parts = (pace.work, pace)
 
     def on_built(self, live: Trained) -> None:
         """Note who trains together."""
         from ddpcheck.watch.replicas import group_of
 
         self._live = live
-        self._pace.on_built(live)
         self._group = group_of(live.ddp) if live.ddp is not None else ()
 
     def facts(self) -> Facts:
@@ -96,8 +94,9 @@ class Observer:
             group=self._group,
             loop=self._pace.loop,
             forward=self._pace.forward,
-            own_is_sure=not (self._pace.on_gpu or self._pace.has_async),
+            own_is_sure=self._pace.own_is_sure,
             core_waits=self._pace.core_waits,
+            backward=self._pace.backward,
         )
 
 
@@ -107,10 +106,10 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
     for ranks in grouped({rank: own.group for rank, own in facts.items()}).values():
         blocks = {rank: facts[rank].blocks for rank in ranks}
         late = late_by_loader(blocks, {rank: facts[rank].batch_s for rank in ranks})
-        found += [_finding(each, facts[each.rank], LOADER) for each in late]
+        places = [(Place.LOADER, each) for each in late]
         if all(facts[rank].own_is_sure for rank in ranks):
-            late = late_by_own_work(blocks)
-            found += [_finding(each, facts[each.rank], OWN) for each in late]
+            places += late_by_own_work(blocks)
+        found += [_finding(each, facts[each.rank], place) for place, each in places]
     return found or _all_alike(facts)
 
 
@@ -120,17 +119,18 @@ def summarize(facts: Mapping[int, Facts]) -> str:
     return f"at most {share:.0%} of a step goes to the loader, on rank {rank}"
 
 
-def _finding(late: Late, own: Facts, part: str) -> Finding:
-    is_loader = part == LOADER
+def _finding(late: Late, own: Facts, place: Place) -> Finding:
+    workers = f" ({own.workers} workers)" * (place is Place.LOADER)
+    lines = {Place.LOADER: own.loop, Place.AFTER: own.backward}
+    fixes = {Place.LOADER: LOADER_FIX, Place.INSIDE: INSIDE_FIX}
     return Finding(
-        title=f"every step waits for rank {late.rank}: {part}",
-        message=f"{part}{f' ({own.workers} workers)' * is_loader} takes {late.told}"
-        + ("" if late.is_sure else DOUBT),
-        fix=LOADER_FIX if is_loader else OWN_FIX,
+        title=f"every step waits for rank {late.rank}: {place}",
+        message=f"{place}{workers} takes {late.told}{'' if late.is_sure else DOUBT}",
+        fix=fixes.get(place, OWN_FIX),
         ranks=(late.rank,),
         severity=Severity.WARNING if late.is_sure else Severity.INFO,
         confidence=Confidence.MEDIUM if late.is_sure else Confidence.LOW,
-        location=own.loop if is_loader else own.forward,
+        location=lines.get(place, own.forward),
     )
 
 

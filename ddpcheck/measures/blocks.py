@@ -7,6 +7,7 @@ the collectives spends less in them, where the others wait: clocks of hosts need
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
 from statistics import median, median_low
 
 import msgspec
@@ -32,13 +33,25 @@ WAITED_RATIO = 0.5
 class Block(msgspec.Struct, frozen=True, array_like=True):
     """A mean step of some in a row: the seconds in loaders, of other work before the model, of all.
 
-    ``fetches`` is how many batches were asked for in all of its steps.
+    ``fetches`` is how many batches were asked for in all of its steps. ``inside_s`` is what forward
+    passes through the model take, ``after_s`` other work that is done after a backward pass.
     """
 
     loader_s: float
     own_s: float
     step_s: float
     fetches: int = 1
+    inside_s: float = 0.0
+    after_s: float = 0.0
+
+
+class Place(StrEnum):
+    """Where in a step a rank does what makes it late."""
+
+    LOADER = "its DataLoader"
+    BEFORE = "its own work before the model"
+    INSIDE = "its forward pass"
+    AFTER = "its own work after the backward pass"
 
 
 class Late(msgspec.Struct, frozen=True):
@@ -119,13 +132,20 @@ def _is_slower(rank: int, batch_s: Mapping[int, float]) -> bool:
     return batch_s[rank] > 0 and batch_s[rank] >= LEAST_BATCH_RATIO * usual_s
 
 
-def late_by_own_work(blocks: Mapping[int, Sequence[Block]]) -> list[Late]:
-    """Return the ranks that other work before the model makes late.
+def late_by_own_work(blocks: Mapping[int, Sequence[Block]]) -> list[tuple[Place, Late]]:
+    """Return the ranks that work of their own makes late, and in which place of the step.
 
-    In it, a rank may have waited for the loader of another: then both come to the model together.
+    Before the model, a rank may have waited for the loader of another: then both come to the model
+    together.
     """
-    late = late_ranks(blocks, lambda each: each.own_s)
-    return [each for each in late if _later_s(each.rank, blocks) >= WAITED_RATIO * each.late_s]
+    before = late_ranks(blocks, lambda each: each.own_s)
+    found = [(Place.BEFORE, each) for each in before if _is_later(each, blocks)]
+    found += [(Place.INSIDE, each) for each in late_ranks(blocks, lambda each: each.inside_s)]
+    return found + [(Place.AFTER, each) for each in late_ranks(blocks, lambda each: each.after_s)]
+
+
+def _is_later(late: Late, blocks: Mapping[int, Sequence[Block]]) -> bool:
+    return _later_s(late.rank, blocks) >= WAITED_RATIO * late.late_s
 
 
 def _later_s(rank: int, blocks: Mapping[int, Sequence[Block]]) -> float:
@@ -156,4 +176,6 @@ def _mean(steps: Sequence[Block]) -> Block:
         mean(lambda each: each.own_s),
         mean(lambda each: each.step_s),
         sum(each.fetches for each in steps),
+        mean(lambda each: each.inside_s),
+        mean(lambda each: each.after_s),
     )

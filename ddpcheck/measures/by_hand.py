@@ -9,7 +9,15 @@ from typing import Protocol
 import msgspec
 
 from ddpcheck.finding import Confidence, Finding, Location, Severity
-from ddpcheck.measures.drift import ROUNDING_UNITS, Drift, Replica, first_drift, odd_ones
+from ddpcheck.measures.deeds import Deed, cause_of_drift
+from ddpcheck.measures.drift import (
+    OF_GRADIENTS,
+    ROUNDING_UNITS,
+    Drift,
+    Replica,
+    first_drift,
+    odd_ones,
+)
 from ddpcheck.measures.sketch import Sketch
 from ddpcheck.measures.words import spans
 
@@ -53,6 +61,8 @@ class Told(Replica, Protocol):
     def unit(self) -> float: ...  # noqa: D102
     @property
     def unwrapped(self) -> Unwrapped: ...  # noqa: D102
+    @property
+    def deeds(self) -> Sequence[Deed]: ...  # noqa: D102
 
 
 @dataclass(frozen=True)
@@ -117,12 +127,13 @@ def is_too_soon(told: Mapping[int, Told], drift: Drift) -> bool:
     That alone is no fault: what came later may be alike on all ranks.
     """
     names = [own.unwrapped.too_soon for own in told.values()]
-    return drift.what == "gradient of" and all(drift.found.name in each for each in names)
+    return drift.what == OF_GRADIENTS and all(drift.found.name in each for each in names)
 
 
 def _of_averaged(told: Mapping[int, Told], drift: Drift, summed: Summed) -> Finding:
     name = _name(told, drift)
-    ranks, why = odd_ones(drift.found.ranks, told)
+    cause = cause_of_drift(told, drift)
+    ranks, why = (cause.ranks, cause.words) if cause else odd_ones(drift.found.ranks, told)
     limit = ROUNDING_UNITS * max(own.unit for own in told.values())
     is_rounding = drift.found.relative <= limit
     averaged = f"the script averages gradients of ranks {spans(told)} by itself"
@@ -130,9 +141,9 @@ def _of_averaged(told: Mapping[int, Told], drift: Drift, summed: Summed) -> Find
         title=_title(told, drift, name),
         message=f"{averaged}; {drift.what} {name} is the first of {drift.found.differing} that differ; "
         f"relative difference {drift.found.relative:.1e}{f'; {why}' if why else ''}",
-        fix=_fix(told, drift, name),
+        fix=cause.fix if cause else _fix(told, drift, name),
         ranks=ranks,
-        location=summed.location,
+        location=(cause and cause.location) or summed.location,
         severity=Severity.INFO if is_rounding else Severity.WARNING,
         confidence=Confidence.LOW if is_rounding else Confidence.MEDIUM,
         evidence={"parameter": name, "relative_difference": drift.found.relative},
@@ -142,7 +153,7 @@ def _of_averaged(told: Mapping[int, Told], drift: Drift, summed: Summed) -> Find
 def _title(told: Mapping[int, Told], drift: Drift, name: str) -> str:
     if is_too_soon(told, drift):
         return "gradients were changed by a backward pass after they were summed"
-    is_left_out = drift.what == "gradient of"
+    is_left_out = drift.what == OF_GRADIENTS
     return f"the gradient of {name} is not averaged with the others" if is_left_out else drift.title
 
 
@@ -151,7 +162,7 @@ def _fix(told: Mapping[int, Told], drift: Drift, name: str) -> str:
         return "seed all ranks alike before the model is made, or broadcast it from rank 0 before training"
     if is_too_soon(told, drift):
         return "average the gradients after the last backward pass before the optimizer's step, or use DDP"
-    if drift.what == "gradient of":
+    if drift.what == OF_GRADIENTS:
         return f"average the gradient of {name}, too, before the optimizer's step, or use DDP"
     return (
         "let all ranks make the same optimizer steps, with the same learning rate, after averaging"

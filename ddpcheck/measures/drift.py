@@ -10,6 +10,8 @@ from ddpcheck.measures.sketch import Difference, Sketch, first_apart, first_diff
 
 # Replicas are equal bit by bit; where kernels are not deterministic, but for some last places.
 ROUNDING_UNITS = 1.0
+# What differs, in the words of a message before a parameter's name.
+OF_GRADIENTS, OF_PARAMETERS = "gradient of", "parameter"
 
 
 class Replica(Protocol):
@@ -48,7 +50,7 @@ def first_drift(replicas: Mapping[int, Replica]) -> Drift | None:
         return None
     before = first_difference({rank: each.before for rank, each in replicas.items()})
     if before:
-        return Drift(before, "parameters differ before the first step", "parameter", -1)
+        return Drift(before, "parameters differ before the first step", OF_PARAMETERS, -1)
     after = first_difference({rank: each.after for rank, each in replicas.items()})
     if not after or len({each.steps for each in replicas.values()}) > 1:
         return None  # a rank that stopped in another step is elsewhere: gradients/step-raised
@@ -61,16 +63,15 @@ def first_drift(replicas: Mapping[int, Replica]) -> Drift | None:
     for step in range(min(compared, since or compared)):
         apart = first_difference({rank: each.gradients[step] for rank, each in replicas.items()})
         if apart:
-            return Drift(
-                apart, f"gradients of step {step} are not synchronized", "gradient of", step
-            )
+            title = f"gradients of step {step} are not synchronized"
+            return Drift(apart, title, OF_GRADIENTS, step)
     one = replicas[min(replicas)]
     known = sum(after.name in gradients for gradients in one.gradients[: since or compared])
     though = f", though gradients were equal in the first {known}" if known else ""
     steps = one.steps
     when = f"from step {since - 1} on" if since else f"after {steps} steps"
     step = since - 1 if since else compared
-    return Drift(after, f"parameters differ {when}{though}", "parameter", step)
+    return Drift(after, f"parameters differ {when}{though}", OF_PARAMETERS, step)
 
 
 def odd_ones(fewer: tuple[int, ...], group: Collection[int]) -> tuple[tuple[int, ...], str]:

@@ -8,6 +8,7 @@ from weakref import ref
 from ddpcheck.measures.deeds import Deed, Kind
 from ddpcheck.measures.words import listed
 from ddpcheck.watch.callsite import users_line
+from ddpcheck.watch.optimizer_settings import OptimizerSettings
 
 if TYPE_CHECKING:
     from torch import nn
@@ -30,11 +31,15 @@ class Deeds:
         self._forwards: dict[int, bool] = {}
         self._backward: Location | None = None
         self._compiled: list[ref[nn.Module]] = []
+        settings = self._settings = OptimizerSettings()
+        self.on_optimizing, self.on_resumed = settings.on_optimizing, settings.on_resumed
+        self.on_scheduled = self.on_measured = settings.on_scheduled
 
     @property
     def kept(self) -> tuple[Deed, ...]:
-        """Return the deeds, in order."""
-        return tuple(self._deeds)
+        """Return the deeds, in order, and what the optimizer stepped with."""
+        optimizer = self._live.optimizer if self._live else None
+        return (*self._deeds, *self._settings.kept_of(optimizer))
 
     def on_placed(self, module: nn.Module) -> None:
         """Note which parameters get no gradient when the model is wrapped."""
@@ -61,6 +66,8 @@ class Deeds:
     def on_step(self, step: int) -> None:
         """Count the step, and note what was unusual in it."""
         self._step = step + 1
+        if self._live is not None and self._live.optimizer is not None:
+            self._settings.stepped(self._live.optimizer, step)
         if self._live is None or self._live.ddp is None:
             return
         self._look_for_the_freed(step)

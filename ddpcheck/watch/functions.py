@@ -43,7 +43,7 @@ GATHERED = {
 class Functions:
     """Tells ``saved``, ``loaded``, ``scaled``, ``split``, ``compiled``, ``averaged``, ``gathered``.
 
-    And ``reducing`` and ``weighed``; ``chosen`` of each Subset, ``optimizing`` of each optimizer,
+    And ``reducing`` and ``weighed``; ``chosen`` of each Subset, ``optimizing`` and ``resumed`` of an optimizer,
     ``captured``, ``reloading``
     and ``returning`` of a module's own state.
 
@@ -81,6 +81,7 @@ class Functions:
         yield torch.utils.data, "random_split", self._split
         yield torch.utils.data.Subset, "__init__", self._chosen
         yield torch.optim.Optimizer, "__init__", self._optimizing
+        yield torch.optim.Optimizer, "load_state_dict", self._resumed
         yield torch.amp.GradScaler, "step", self._scaled
         yield torch, "compile", self._compiled
         yield nn.Module, "compile", self._compiled
@@ -128,6 +129,9 @@ class Functions:
 
     def _optimizing(self, _result: Any, arguments: Any, _named: Any) -> None:
         self._emit("optimizing", arguments[0], users_line())
+
+    def _resumed(self, _result: Any, arguments: Any, _named: Any) -> None:
+        self._emit("resumed", arguments[0], users_line())
 
     def _sharding(self, arguments: Any, named: Any) -> None:
         for module in _sharded_modules(arguments, named):

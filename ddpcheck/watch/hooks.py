@@ -94,6 +94,7 @@ class Hooks:
         self._replaced.put(DistributedDataParallel, "forward", self._going_forward)
         if hasattr(DistributedDataParallel, "_post_forward"):
             self._replaced.put(DistributedDataParallel, "_post_forward", self._searching)
+            self._replaced.put(DistributedDataParallel, "_pre_forward", self._entering)
         for name, around in self._feeds.wraps():
             self._replaced.put(_BaseDataLoaderIter, name, around)
         for fetcher in (_MapDatasetFetcher, _IterableDatasetFetcher):
@@ -167,6 +168,15 @@ class Hooks:
         """Return the others that have been made so far for the same ranks."""
         others = (each for each in self._ddps.values() if each is not ddp)
         return tuple(each for each in others if group_of(each) == group_of(ddp))
+
+    def _entering(self, original: Around, *arguments: Any, **named: Any) -> Any:
+        """Time what DDP does before the forward pass."""
+        if torch.compiler.is_compiling() or self._live is None:
+            return original(*arguments, **named)
+        entered = perf_counter()
+        passed = original(*arguments, **named)
+        self.stream().emit("entered", perf_counter() - entered)
+        return passed
 
     def _searching(self, original: Around, ddp: Any, output: Any) -> Any:
         """Time what DDP does after the forward pass, if it searches for unused parameters then."""

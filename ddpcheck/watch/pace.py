@@ -1,4 +1,4 @@
-"""Where the host's time goes in each step: in loaders, in other work before the model, in the rest."""
+"""Where the host's time goes in each step: in loaders, in waiting for others, in work of its own."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from mmap import mmap
 from struct import Struct
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch.utils.data import get_worker_info
@@ -14,6 +14,7 @@ from torch.utils.data import get_worker_info
 from ddpcheck.machine.core_waits import CoreWaits
 from ddpcheck.measures.blocks import Block, in_blocks
 from ddpcheck.watch.callsite import users_line
+from ddpcheck.watch.own_work import OwnWork
 
 if TYPE_CHECKING:
     from ddpcheck.finding import Location
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from ddpcheck.watch.feeds import Feed
     from ddpcheck.watch.meetings import Called
 
+BACKWARD = "backward"  # as ``hooks`` names it
 # The first steps start workers, fill caches, and compile.
 WARM_STEPS = 3
 KEPT_STEPS = 2000
@@ -43,11 +45,6 @@ class Work:
         self._memory = mmap(-1, WORK.size * KEPT_FEEDS * KEPT_WORKERS)
         self._newest = 0
         self._began = 0.0
-
-    @property
-    def of_workers(self) -> tuple[Any, Any, Any]:
-        """Return what is to hear of an iteration, and before and after a fetch of samples."""
-        return self.on_epoch, self.on_sampling, self.on_sampled
 
     def on_epoch(self, feed: Feed) -> None:
         """Note whose workers are forked next."""
@@ -86,36 +83,27 @@ class Pace:
         self._clock = clock
         self.work = Work(clock)
         self._waits = CoreWaits()
-        self._on_gpu = False
+        self._on_gpu = self._is_spread = False
+        self._own = OwnWork(clock)
         self._began: float | None = None  # when the step did
-        self._asked: float | None = None
+        self._asked: float | None = None  # later by what collectives take in the loader
+        self._waiting_since = 0.0
         self._mark: torch.cuda.Event | None = None
         self._steps: list[Block] = []
         self._count = 0
         self._by_feed: dict[Feed, float] = defaultdict(float)
         self.forward: Location | None = None
-        self.has_async = False
-        self._clear()
-
-    def _clear(self) -> None:
-        self._loader_s = self._elsewhere_s = self._own_s = 0.0
-        self._fetches = 0
-        self._is_inside = False  # of the model, for the first time in this step
+        self.backward: Location | None = None
+        self._has_async = False
+        self._loader_s, self._fetches = 0.0, 0
 
     @property
-    def of_loaders(self) -> tuple[Any, Any, Any]:
-        """Return what is to hear that a batch is asked for, is there, or that there is none."""
-        return self.on_asked, self.on_fed, self.on_drained
+    def own_is_sure(self) -> bool:
+        """Return whether each wait is seen.
 
-    @property
-    def of_steps(self) -> tuple[Any, Any, Any]:
-        """Return what is to hear of collectives, of the model's inputs, and of a step's end."""
-        return self.on_called, self.on_inputs, self.on_step
-
-    @property
-    def on_gpu(self) -> bool:
-        """Return whether the model is on a GPU, which the host does not wait for."""
-        return self._on_gpu
+        It is not on a GPU, for a collective that is awaited later, or for those of a DTensor.
+        """
+        return not (self._on_gpu or self._has_async or self._is_spread)
 
     @property
     def core_waits(self) -> float:
@@ -125,26 +113,27 @@ class Pace:
     def on_built(self, live: Trained) -> None:
         """Note what the model is on."""
         self._on_gpu = live.device.startswith("cuda")
+        self._is_spread = any(hasattr(each, "placements") for each in live.module.parameters())
 
     def on_asked(self, _feed: Feed) -> None:
         """Begin to wait for a batch."""
         if self._on_gpu:
             self._mark = torch.cuda.Event()
             self._mark.record()
-        self._asked = self._clock()
+        self._asked = self._waiting_since = self._clock()
 
     def on_fed(self, feed: Feed) -> None:
         """Note how long the batch took."""
         if self._asked is None:
             return
-        took_s = self._clock() - self._asked
+        now = self._clock()
+        took_s = now - self._asked
         self._asked = None
         self._fetches += 1
+        self._own.leave_out(now - self._waiting_since)
         if self._mark is None or self._mark.query():
             self._loader_s += took_s
             self._by_feed[feed] += took_s
-        else:
-            self._elsewhere_s += took_s
 
     def on_drained(self, _feed: Feed) -> None:
         """Note that there was no batch."""
@@ -152,32 +141,39 @@ class Pace:
 
     def on_called(self, call: Called) -> None:
         """Leave out what a collective took: it may have been a wait for others."""
-        self.has_async |= call.is_async
+        self._has_async |= call.is_async
         if self._asked is not None:
             self._asked += call.took_s
-        if not self._is_inside:
-            self._elsewhere_s += call.took_s
+        self._own.leave_out(call.took_s)
+        if call.name == BACKWARD:
+            self._own.goes_back()
+
+    def on_entered(self, took_s: float) -> None:
+        """Leave out what DDP does before a forward pass: rank 0's buffers may have to come first."""
+        self._own.leave_out(took_s)
 
     def on_inputs(self, _step: int, _inputs: object) -> None:
-        """Note what was done before the model was first called in this step."""
-        if self._is_inside or self._began is None:
-            return
-        self._is_inside = True
-        before_s = self._clock() - self._began
-        self._own_s = max(0.0, before_s - self._loader_s - self._elsewhere_s)
+        """Note that the model is called: what was done before, it was done before the model."""
+        self._own.goes_in()
         if self._count == WARM_STEPS:
             self.forward = users_line()
+
+    def on_loss(self, _step: int, _loss: object) -> None:
+        """Note the line of the backward pass."""
+        if self._count == WARM_STEPS:
+            self.backward = users_line()
 
     def on_step(self, _step: int) -> None:
         """Keep the step that ends."""
         now = self._clock()
+        before_s, inside_s, after_s = self._own.ended()
         if self._began is not None:
             self._count += 1
             if WARM_STEPS < self._count <= WARM_STEPS + KEPT_STEPS:
-                took_s = now - self._began
-                self._steps.append(Block(self._loader_s, self._own_s, took_s, self._fetches))
+                told = (self._loader_s, before_s, now - self._began, self._fetches)
+                self._steps.append(Block(*told, inside_s, after_s))
         self._began = now
-        self._clear()
+        self._loader_s, self._fetches = 0.0, 0
 
     def blocks(self) -> tuple[Block, ...]:
         """Return the mean steps, block by block."""

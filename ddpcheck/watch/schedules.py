@@ -25,7 +25,10 @@ from ddpcheck.watch.replaced import Around, Replaced
 
 
 class Schedules:
-    """Tells ``scheduled`` of each step that a script lets a scheduler make; see ``stream``."""
+    """Tells ``scheduled`` or ``measured`` of each step that a script lets a scheduler make.
+
+    See ``stream``.
+    """
 
     def __init__(self, emit: Callable[..., None]) -> None:
         self._emit = emit
@@ -36,6 +39,7 @@ class Schedules:
         """Go around each ``step`` of torch's schedulers; those of users call one of them."""
         for kind in _kinds_with_steps():
             self._replaced.put(kind, "step", self._stepping)
+        self._replaced.tell_after(ReduceLROnPlateau, "step", self._measured)
         # Its first step is a part of its making.
         self._replaced.put(LRScheduler, "_initial_step", self._within)
 
@@ -57,6 +61,9 @@ class Schedules:
             with suppress(Exception):
                 self._emit("scheduled", scheduler, users_line())
         return result
+
+    def _measured(self, _result: Any, arguments: Any, _named: Any) -> None:
+        self._emit("measured", arguments[0], users_line())
 
 
 def _kinds_with_steps() -> Iterator[type[LRScheduler]]:

@@ -16,6 +16,8 @@ if it has any, are such objects too, and receive each event before it:
     on_fed(feed)              the next batch is of this DataLoader; scripts only
     on_batch(step, batch)     a batch as the loader gave it
     on_inputs(step, inputs)   what goes into the wrapped model, arguments and named ones; scripts only
+    on_entered(took_s)        DDP did what comes before its forward pass, in which ranks may wait for
+                              rank 0's buffers; scripts only
     on_searched(step, took_s, outputs)   DDP searched the graph of its outputs, so many tensors, for
                               unused parameters; scripts only
     on_loss(step, loss)       the loss before backward
@@ -57,6 +59,8 @@ if it has any, are such objects too, and receive each event before it:
                               what torch noted of it, these are to be loaded
     on_restored(value, location)         torch.distributed.checkpoint.load has filled this value
     on_scheduled(scheduler, location)    a learning rate scheduler made a step, not as a part of another
+    on_measured(scheduler, location)     one made a step by a measure: ReduceLROnPlateau's
+    on_resumed(optimizer, location)      an optimizer was given a state
     on_called(call)           a collective of torch.distributed returned; see ``meetings.Called``
     on_joint(ranks)           a backward pass made a collective among these ranks, and not for FSDP; told
                               once for each

@@ -1,8 +1,10 @@
 """What a script does to its wrapped model, and what of it cannot be seen."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
+import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
@@ -11,6 +13,8 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 from ddpcheck.measures.deeds import Kind
 from ddpcheck.watch.deeds import Deeds
 from ddpcheck.watch.functions import Functions
+from ddpcheck.watch.optimizer_settings import OptimizerSettings
+from ddpcheck.watch.schedules import Schedules
 from ddpcheck.watch.trained import Watched
 
 
@@ -62,3 +66,57 @@ def test_the_bare_model_may_be_compiled(live: Watched) -> None:
     deeds.on_built(live)
     deeds.on_compiled(live.module)
     assert kinds(deeds) == [Kind.BYPASSED]
+
+
+def settings_of(optimizer: torch.optim.Optimizer, steps: int, between: Callable[[], None]) -> Any:
+    """Return what is kept of a training whose script does something between its steps."""
+    told = OptimizerSettings()
+
+    def hear(event: str, *values: Any) -> None:
+        getattr(told, f"on_{event}", lambda *_: None)(*values)
+
+    schedules, functions = Schedules(hear), Functions(hear)
+    schedules.install()
+    functions.install()
+    for step in range(steps):
+        told.stepped(optimizer, step)
+        between()
+    schedules.close()
+    functions.close()
+    return told.kept_of(optimizer)
+
+
+def test_a_rate_that_a_measure_lowers_is_noted_with_the_schedulers_line() -> None:
+    optimizer = torch.optim.SGD(nn.Linear(2, 1).parameters(), lr=0.5)
+    plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0, factor=0.5)
+    kept = settings_of(optimizer, 4, lambda: plateau.step(1.0))
+    rates = [(each.step, each.value) for each in kept if each.what == "lr"]
+    assert rates == [(0, "0.5"), (2, "0.25"), (3, "0.125")]
+    assert kept[-1].location is not None
+    assert kept[-1].location.file == __file__
+
+
+def test_what_does_not_change_is_noted_once() -> None:
+    optimizer = torch.optim.AdamW(nn.Linear(2, 1).parameters(), foreach=False)
+    kept = settings_of(optimizer, 3, lambda: None)
+    names = [each.what for each in kept]
+    assert {"lr", "betas", "weight_decay"} <= set(names)
+    assert "foreach" not in names
+    assert len(names) == len(set(names))
+
+
+def test_settings_of_several_groups_are_told_apart() -> None:
+    layer = nn.Linear(2, 1)
+    groups = [{"params": [layer.weight]}, {"params": [layer.bias], "lr": 0.25}]
+    kept = settings_of(torch.optim.SGD(groups, lr=0.5), 1, lambda: None)
+    rates = {each.what: each.value for each in kept}
+    assert (rates["lr of group 0"], rates["lr of group 1"]) == ("0.5", "0.25")
+
+
+def test_a_state_that_an_optimizer_is_given_is_noted_of_it_alone() -> None:
+    one, other = (torch.optim.SGD(nn.Linear(2, 1).parameters(), lr=0.5) for _ in range(2))
+    state = one.state_dict()
+    kept = settings_of(one, 2, lambda: other.load_state_dict(state))
+    assert Kind.RESUMED not in [each.kind for each in kept]
+    kept = settings_of(one, 2, lambda: one.load_state_dict(state))
+    assert [each.step for each in kept if each.kind is Kind.RESUMED] == [1, 2]

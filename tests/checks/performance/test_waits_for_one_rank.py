@@ -5,6 +5,7 @@ from ddpcheck.finding import Location, Severity
 from ddpcheck.measures.blocks import Block
 
 LOOP, FORWARD = Location("/train.py", 12, "train"), Location("/train.py", 14, "train")
+BACKWARD = Location("/train.py", 15, "train")
 ALL = (0, 1)
 # Seconds in the loader, of work before the model, and of the step.
 QUICK, SLOW, BUSY = (0.001, 0.001, 0.06), (0.05, 0.001, 0.06), (0.001, 0.05, 0.06)
@@ -93,6 +94,37 @@ def test_work_of_one_rank_before_the_model_is_named_with_the_model() -> None:
     (finding,) = judge(ranks(BUSY, QUICK))
     assert (finding.severity, finding.ranks) == (Severity.WARNING, (0,))
     assert finding.location == FORWARD
+
+
+@pytest.mark.parametrize(
+    ("seconds", "line", "said"),
+    [
+        ((0.05, 0.0), FORWARD, "its forward pass takes 50 ms"),
+        ((0.0, 0.05), BACKWARD, "its own work after the backward pass takes 50 ms"),
+    ],
+)
+def test_work_of_one_rank_elsewhere_in_the_step_is_named_with_its_place(
+    seconds: tuple[float, float], line: Location, said: str
+) -> None:
+    of_ranks = {0: (0.001, 0.001), 1: seconds}
+    (finding,) = judge(
+        {
+            rank: Facts(
+                (Block(0.0, 0.0, 0.06, 4, *own),) * 4,
+                group=ALL,
+                forward=FORWARD,
+                backward=BACKWARD,
+            )
+            for rank, own in of_ranks.items()
+        }
+    )
+    assert (finding.severity, finding.ranks, finding.location) == (Severity.WARNING, (1,), line)
+    assert said in finding.message
+
+
+def test_forward_passes_that_are_long_everywhere_are_silent() -> None:
+    own = (Block(0.0, 0.0, 0.06, 4, 0.05, 0.005),) * 4
+    assert judge({rank: Facts(own, group=ALL) for rank in ALL}) == []
 
 
 def test_a_rank_that_waits_for_a_loader_by_itself_is_not_blamed() -> None:
