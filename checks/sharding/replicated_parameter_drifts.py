@@ -64,8 +64,6 @@ class Observer:
 
     def facts(self) -> Facts:
         """Return the sketches; raises Skip where nothing was trained."""
-        from ddpcheck.watch.meshes import names_of
-
         self._ctx.require_watch()
         averaging, losses, trained_on, held = self.parts
         if held.module is None:
@@ -75,7 +73,7 @@ class Observer:
             steps=held.steps,
             joint=sorted(held.joint),
             meshes=held.meshes,
-            names=names_of(held.module),
+            names=held.names,
             constants=held.constants,
             averaged=averaging.ranks,
             losses=losses.read(),

@@ -38,7 +38,7 @@ class Unwrapped(msgspec.Struct, frozen=True):
 
     ``names`` are what the script calls parameters, ``constants`` those that had one value all over.
     ``parts`` are ranks that send each other tensors, or share a backward pass, as those that hold
-    parts of one model do. ``too_soon`` are parameters whose gradients were summed before the last
+    parts of one model do; ``spread`` are those that share a forward pass. ``too_soon`` are parameters whose gradients were summed before the last
     backward pass came to them.
     """
 
@@ -47,6 +47,7 @@ class Unwrapped(msgspec.Struct, frozen=True):
     constants: list[str] = []
     parts: list[Ranks] = []
     too_soon: list[str] = []
+    spread: list[Ranks] = []
 
     @property
     def ranks(self) -> Ranks:
@@ -91,9 +92,11 @@ def found_without_ddp(told: Mapping[int, Told]) -> Finding | None:
         if drift is None or has_parts:
             return None
         is_told = drift.step < 0 or are_averaged(told) or is_too_soon(told, drift)
-        return _of_averaged(told, drift, summed) if is_told else None
+        return _of_averaged(told, drift, summed) if is_told or is_unused(told, drift) else None
     drift = first_drift(told)
-    if drift is None or (has_parts and drift.step < 0):
+    spread = {ranks for own in told.values() for ranks in own.unwrapped.spread}
+    is_divided = has_parts or any(len(told.keys() & each) > 1 for each in spread)
+    if drift is None or (is_divided and drift.step < 0):
         return None
     return _of_own(told, drift)
 
@@ -130,6 +133,16 @@ def is_too_soon(told: Mapping[int, Told], drift: Drift) -> bool:
     return drift.what == OF_GRADIENTS and all(drift.found.name in each for each in names)
 
 
+def is_unused(told: Mapping[int, Told], drift: Drift) -> bool:
+    """Return whether all gradients are summed, and the optimizer gets none of the sums.
+
+    What is less than all of them may be a measure of how far ranks are apart.
+    """
+    summed = [own.unwrapped.summed for own in told.values()]
+    is_whole = all(each is not None and each.is_whole for each in summed)
+    return drift.what == OF_GRADIENTS and is_whole and not are_averaged(told)
+
+
 def _of_averaged(told: Mapping[int, Told], drift: Drift, summed: Summed) -> Finding:
     name = _name(told, drift)
     cause = cause_of_drift(told, drift)
@@ -153,6 +166,8 @@ def _of_averaged(told: Mapping[int, Told], drift: Drift, summed: Summed) -> Find
 def _title(told: Mapping[int, Told], drift: Drift, name: str) -> str:
     if is_too_soon(told, drift):
         return "gradients were changed by a backward pass after they were summed"
+    if is_unused(told, drift):
+        return "gradients are summed over the ranks, and the optimizer gets each rank's own"
     is_left_out = drift.what == OF_GRADIENTS
     return f"the gradient of {name} is not averaged with the others" if is_left_out else drift.title
 
@@ -162,6 +177,8 @@ def _fix(told: Mapping[int, Told], drift: Drift, name: str) -> str:
         return "seed all ranks alike before the model is made, or broadcast it from rank 0 before training"
     if is_too_soon(told, drift):
         return "average the gradients after the last backward pass before the optimizer's step, or use DDP"
+    if is_unused(told, drift):
+        return "copy what was summed into .grad before the optimizer's step, and wait for it where it is async"
     if drift.what == OF_GRADIENTS:
         return f"average the gradient of {name}, too, before the optimizer's step, or use DDP"
     return (

@@ -97,12 +97,28 @@ def cause_of(told: Mapping[int, Told], ranks: Ranks, drift: Drift) -> Cause:
     by_gradient = Cause(Why.GRADIENT, drifting, drifting, _gradient(drift), UNSUMMED_FIX)
     if all(set(ranks) <= set(each.averaged) for each in own.values()):
         return by_gradient._replace(fix=ALL_REDUCE_FIX)
+    apart = _differed_at_first(own, ranks)
+    is_declared = all(ranks in each.meshes for each in own.values())
+    if apart and not is_declared and not _have_unlike_batches(own.values()):
+        return _perhaps_start(names.get(apart, apart), by_gradient)
     if _are_alike([each.losses for each in own.values()]):
         return by_gradient
-    apart = _differed_at_first(own, ranks)
-    if apart:
+    if apart and is_declared:
         return _start(names.get(apart, apart), drifting, list(own.values()))
     return _unlike_work(drifting, list(own.values())) or by_gradient
+
+
+def _perhaps_start(first: str, by_gradient: Cause) -> Cause:
+    """Return both that it may be, where the script split the model by hand.
+
+    What it split differs from the start, and so does what it made copies of with other seeds.
+    """
+    words = (
+        f"{by_gradient.words}; all that is random differed before the first step, {first} first, "
+    )
+    words += "as parts do that were split by hand, and copies that were not seeded alike"
+    fix = f"{UNSUMMED_FIX}; where {first} is meant to be a copy, too, {START_FIX}"
+    return by_gradient._replace(words=words, fix=fix)
 
 
 def _start(first: str, drifting: str, own: Collection[Told]) -> Cause:

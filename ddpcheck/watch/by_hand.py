@@ -15,8 +15,9 @@ from ddpcheck.measures.sketch import Sketch
 from ddpcheck.target.live import Trained
 from ddpcheck.target.sketch import sketch_all
 from ddpcheck.watch.callsite import users_line
-from ddpcheck.watch.meshes import constants_of, names_of
+from ddpcheck.watch.meshes import constants_of, local_part, names_of
 from ddpcheck.watch.parts import PartsOfOne
+from ddpcheck.watch.replicas import WHOLE
 from ddpcheck.watch.states import version_of
 
 # Of the gradients' elements: a norm or a metric is far less, and the rest may be what was forgotten.
@@ -37,8 +38,10 @@ class ByHand:
         self._module: nn.Module | None = None
         self._is_wrapped = False
         self._constants: list[str] = []
+        self._names: dict[str, str] = {}
         self._of_one = PartsOfOne()
         self._by_hooks: set[Ranks] = set()
+        self._spread: set[Ranks] = set()
         self.is_after = False
         self._sent: Counter[Ranks] = Counter()
         self._sent_within: dict[Ranks, Counter[torch.Size]] = {}
@@ -56,20 +59,28 @@ class ByHand:
         return sorted(self._of_one.ranks - self._by_hooks)
 
     def sketch_gradients(self) -> dict[str, Sketch]:
-        """Return sketches of the gradients as they are now, by the optimizer's names."""
+        """Return sketches of the gradients as they are now, by the optimizer's names.
+
+        Of DTensors it is the part that is here.
+        """
         named = self._module.named_parameters() if self._module is not None else ()
-        return sketch_all((name, each.grad) for name, each in named if each.grad is not None)
+        return sketch_all((name, local_part(each.grad)) for name, each in named)
 
     def told(self, too_soon: SummedTooSoon | None = None) -> Unwrapped:
         """Return what is known of a training without DDP."""
         if self._module is None:
             return Unwrapped()
         names = too_soon.names(self.ranks) if too_soon is not None else []
-        return Unwrapped(self._summed, names_of(self._module), self._constants, self.parts, names)
+        told = (self._summed, self._names, self._constants, self.parts, names)
+        return Unwrapped(*told, sorted(self._spread))
 
     def on_joint(self, ranks: Ranks) -> None:
         """Note which ranks have parts of one backward pass."""
         self._of_one.on_joint(ranks)
+
+    def on_spread(self, ranks: Ranks) -> None:
+        """Note which ranks share a forward pass."""
+        self._spread.add(ranks)
 
     def on_passed(self, ranks: Ranks) -> None:
         """Note which rank sends tensors to which."""
@@ -97,7 +108,7 @@ class ByHand:
         self._is_wrapped = live.ddp is not None
         if not self._is_wrapped:
             self._module = live.module
-            self._constants = constants_of(live.module)
+            self._constants, self._names = constants_of(live.module), names_of(live.module)
             self._of_one.on_built(live)
             self.on_gradients(0)
 
@@ -150,7 +161,7 @@ class SummedTooSoon:
     def on_built(self, live: Trained) -> None:
         """Remember the parameters that are whole, of a training without DDP."""
         named = live.module.named_parameters() if live.ddp is None else ()
-        self._parameters = {name: each for name, each in named if type(each) is nn.Parameter}
+        self._parameters = {name: each for name, each in named if type(each) in WHOLE}
 
     def on_reducing(self, tensor: torch.Tensor, ranks: Ranks) -> None:
         """Note that a gradient is summed in place, in a backward pass by a hook, too."""

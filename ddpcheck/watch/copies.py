@@ -8,7 +8,15 @@ from ddpcheck.check import Skip
 from ddpcheck.measures.copies import Copies
 from ddpcheck.measures.sketch import Sketch
 from ddpcheck.watch.averaging import Averaging
-from ddpcheck.watch.meshes import Pick, Ranks, constants_of, ranks_of_meshes, sketched_by_holders
+from ddpcheck.watch.meshes import (
+    Pick,
+    Ranks,
+    constants_of,
+    holders_of,
+    names_of,
+    ranks_of_meshes,
+    sketched_by_holders,
+)
 from ddpcheck.watch.replicas import sketched_plain
 
 if TYPE_CHECKING:
@@ -33,15 +41,17 @@ class HeldCopies:
         self.module: nn.Module | None = None
         self.joint: set[Ranks] = set()
         self.constants: list[str] = []
+        self.names: dict[str, str] = {}
         self.steps = 0
+        self._holders: dict[str, Ranks] = {}
+        self._meshes: list[Ranks] = []
         self._before: Sketches = {}
         self._gradients: list[Sketches] = []
 
     @property
     def meshes(self) -> list[Ranks]:
         """Return the ranks of meshes that DTensors are spread over, and not by FSDP."""
-        is_apart = self.module is None or self._averaging.ranks
-        return [] if is_apart or self.module is None else ranks_of_meshes(self.module)
+        return [] if self._averaging.ranks else self._meshes
 
     def on_joint(self, ranks: Ranks) -> None:
         """Remember who shares a backward pass."""
@@ -56,9 +66,11 @@ class HeldCopies:
         if live.ddp is not None:
             raise Skip("DDP keeps the parameters alike: gradients/replicas-differ looks at them")
         self.module = live.module
+        self._holders, self._meshes = holders_of(live.module), ranks_of_meshes(live.module)
         self._before = self._sketch(lambda parameter: parameter)
         if not self._before:
             raise Skip("no parameter is held by several ranks that work on one model")
+        self.names = names_of(live.module)
         self.constants = constants_of(live.module) if () in self._before else []
         self.on_gradients(0)  # the optimizer is about to make its first step
 
@@ -82,7 +94,7 @@ class HeldCopies:
     def _sketch(self, pick: Pick) -> Sketches:
         if self.module is None:
             return {}
-        found = sketched_by_holders(self.module, pick)
+        found = sketched_by_holders(self.module, self._holders, pick)
         # Plain parameters of what FSDP shards are those that it was told to ignore.
         if (self.joint or self.meshes) and not self._averaging.ranks:
             found |= {(): plain} if (plain := sketched_plain(self.module, pick)) else {}

@@ -32,7 +32,7 @@ class Deeds:
         self._backward: Location | None = None
         self._compiled: list[ref[nn.Module]] = []
         settings = self._settings = OptimizerSettings()
-        self.on_optimizing, self.on_resumed = settings.on_optimizing, settings.on_resumed
+        self.on_resumed = settings.on_resumed
         self.on_scheduled = self.on_measured = settings.on_scheduled
 
     @property

@@ -54,12 +54,19 @@ class Feeds:
     Tells ``epoch(feed)`` when an iteration begins, ``indices(feed, indices)`` when the sampler has
     chosen the samples of a batch (workers are given them ahead), ``asked(feed)`` when the script asks
     for a batch, ``fed(feed)`` and then ``batch`` when it is handed out, ``drained(feed)`` when there
-    are no more.
+    are no more. While ``keeps`` says so, ``again`` can tell it once more to who begins to listen.
     """
 
-    def __init__(self, emit: Callable[..., None], step: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        emit: Callable[..., None],
+        step: Callable[[], int],
+        keeps: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._emit = emit
         self._step = step
+        self._keeps = keeps
+        self._kept: list[tuple[str, Feed, tuple[Any, ...]]] = []
         self._feeds: WeakKeyDictionary[Any, Feed] = WeakKeyDictionary()
         self._count = 0
         self._of: WeakKeyDictionary[Any, Feed] = WeakKeyDictionary()
@@ -74,6 +81,29 @@ class Feeds:
             ("_next_index", self._choosing),
             ("__next__", self._handing_out),
         ]
+
+    def stepped(self) -> None:
+        """Hear of an optimizer's step: what was handed out before it is nothing to tell again."""
+        self._kept.clear()
+
+    def again(self) -> None:
+        """Tell of the iterations that began since the last step; others are not followed any more."""
+        kept, self._kept = self._kept, []
+        fresh = {id(feed) for event, feed, _ in kept if event == "epoch"}
+        for own, feed in list(self._of.items()):
+            if id(feed) not in fresh:
+                del self._of[own]
+        for event, feed, told in kept:
+            if id(feed) in fresh:
+                self._tell(event, feed, *told)
+
+    def _tell(self, event: str, feed: Feed, *told: Any) -> None:
+        if self._keeps():
+            self._kept.append((event, feed, told))
+        if event == "batch":  # its loader was told of by ``fed``
+            self._emit("batch", self._step(), *told)
+        else:
+            self._emit(event, feed, *told)
 
     def _beginning(self, original: Around, own: Any, loader: Any) -> None:
         self._begin_epoch(own, loader)
@@ -101,13 +131,13 @@ class Feeds:
         self._of[own] = feed
         self._loaders[own] = loader
         feed.epochs += 1
-        self._emit("epoch", feed)
+        self._tell("epoch", feed)
 
     def _choosing(self, original: Around, own: Any) -> Any:
         indices = original(own)
         feed = self._of.get(own)
         if feed is not None:
-            self._emit("indices", feed, indices)
+            self._tell("indices", feed, indices)
         return indices
 
     def _handing_out(self, original: Around, own: Any) -> Any:
@@ -115,18 +145,18 @@ class Feeds:
         # An evaluation is no training: what it takes, and how much of it, is another matter.
         is_training = torch.is_grad_enabled()
         if feed is not None and is_training:
-            self._emit("asked", feed)
+            self._tell("asked", feed)
         try:
             batch = original(own)
         except StopIteration:
             if feed is not None:
                 feed.ended_in = _generator()
-                self._emit("drained", feed)
+                self._tell("drained", feed)
             raise
         if feed is not None and is_training:
             self.loader = self._loaders[own]
-            self._emit("fed", feed)
-            self._emit("batch", self._step(), batch)
+            self._tell("fed", feed)
+            self._tell("batch", feed, batch)
         return batch
 
 

@@ -67,7 +67,11 @@ class Hooks:
         self._ddps: WeakValueDictionary[int, DistributedDataParallel] = WeakValueDictionary()
         self._made_ddps = count()
         self._strangers: WeakSet[Optimizer] = WeakSet()
-        self._feeds = Feeds(lambda *told: self.stream().emit(*told), lambda: self.step)
+        self._feeds = Feeds(
+            lambda *told: self.stream().emit(*told),
+            lambda: self.step,
+            lambda: self._trains_without_ddp,
+        )
         self._functions = Functions(lambda *told: self.stream().emit(*told))
         self._schedules = Schedules(lambda *told: self.stream().emit(*told))
         self._transfers = Transfers(lambda *told: self.stream().emit(*told))
@@ -139,13 +143,17 @@ class Hooks:
         self._ddps[next(self._made_ddps)] = ddp
         self.meetings.told("DistributedDataParallel", entered, getattr(ddp, "process_group", None))
 
-    def _leave_what_is_no_ddp(self, module: nn.Module) -> None:
-        """Begin anew where a model was trained without DDP, on one rank maybe: a teacher, say."""
+    @property
+    def _trains_without_ddp(self) -> bool:
         live = self._live
-        if live is None or live.ddp is not None or live.optimizer is None:
-            return
-        if not shares(live.optimizer, module):
+        return live is not None and live.ddp is None and live.optimizer is not None
+
+    def _leave_what_is_no_ddp(self, module: nn.Module) -> None:
+        """Begin anew where a model was trained without DDP so far: a teacher, or to find a rate."""
+        if self._trains_without_ddp:
             self._forget()
+            self.stream(device_of(module.parameters()))
+            self._feeds.again()
 
     def _forget(self) -> None:
         self._stream = self._live = self._optimizer = None
@@ -155,6 +163,7 @@ class Hooks:
         """Tell of the first model that is trained: a teacher, or one that is evaluated, is not."""
         # A compiler that reads this finds a constant, and the original.
         if not torch.compiler.is_compiling() and ddp.training and torch.is_grad_enabled():
+            self._leave_what_is_no_ddp(ddp)
             if self._live is None:
                 device = device_of(ddp.parameters())
                 beside = self._beside(ddp)
@@ -256,6 +265,7 @@ class Hooks:
         return told
 
     def _after_step(self, optimizer: Optimizer, _arguments: Any, _named: Any) -> None:
+        self._feeds.stepped()
         if optimizer in self._stepping:
             del self._stepping[self._stepping.index(optimizer) :]
         if optimizer is self._optimizer and not self._stepping:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
@@ -17,16 +18,26 @@ Ranks = tuple[int, ...]
 Pick = Callable[[torch.Tensor], torch.Tensor | None]
 
 
-def sketched_by_holders(module: nn.Module, pick: Pick) -> dict[Ranks, dict[str, Sketch]]:
-    """Return sketches of DTensors, or what is picked of them, by the ranks that hold the same.
+def holders_of(module: nn.Module) -> dict[str, Ranks]:
+    """Return the ranks that hold the same part of each DTensor that several hold, by its name.
+
+    Once the script has destroyed its process group no mesh tells any more.
+    """
+    spread = {name: holders(each) for name, each in module.named_parameters() if _has_mesh(each)}
+    return {name: ranks for name, ranks in spread.items() if len(ranks) > 1}
+
+
+def sketched_by_holders(
+    module: nn.Module, held: Mapping[str, Ranks], pick: Pick
+) -> dict[Ranks, dict[str, Sketch]]:
+    """Return sketches of what is picked of these parameters, by the ranks that hold the same.
 
     It is the part that is here.
     """
     found: dict[Ranks, list[tuple[str, torch.Tensor | None]]] = {}
     for name, parameter in module.named_parameters():
-        ranks = holders(parameter) if _has_mesh(parameter) else ()
-        if len(ranks) > 1:
-            found.setdefault(ranks, []).append((name, _local(pick(parameter))))
+        if name in held:
+            found.setdefault(held[name], []).append((name, local_part(pick(parameter))))
     return {ranks: sketch_all(each) for ranks, each in found.items()}
 
 
@@ -53,7 +64,20 @@ def constants_of(module: nn.Module) -> list[str]:
 
 
 def names_of(module: nn.Module) -> dict[str, str]:
-    """Return what the script's own models call the parameters of ``module``, as far as is seen."""
+    """Return what the script's own models call the parameters of ``module``, as far as is seen.
+
+    To be asked first while the script is at work: a model may be gone once its ``main`` has returned.
+    """
+    if module not in _NAMES:
+        _NAMES[module] = _names_now(module)
+    return _NAMES[module]
+
+
+# All who ask are told the same, and the search through all objects is made once.
+_NAMES: WeakKeyDictionary[nn.Module, dict[str, str]] = WeakKeyDictionary()
+
+
+def _names_now(module: nn.Module) -> dict[str, str]:
     called = {id(parameter): name for name, parameter in module.named_parameters()}
     names: dict[str, str] = {}
     with suppress(Exception):  # whatever a module of the script's may do there: names are a help
@@ -76,7 +100,7 @@ def _has_mesh(parameter: torch.Tensor) -> bool:
     return hasattr(parameter, "placements")
 
 
-def _local(tensor: torch.Tensor | None) -> torch.Tensor | None:
+def local_part(tensor: torch.Tensor | None) -> torch.Tensor | None:
     """Return the part of a DTensor that is here, or the tensor itself: nothing is sent."""
     here: torch.Tensor | None = getattr(tensor, "_local_tensor", tensor)
     return here if here is None or here.numel() else None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from ddpcheck.measures.deeds import Deed, Kind
+from ddpcheck.watch.optimizers import MADE_AT
 
 if TYPE_CHECKING:
     from torch.optim import Optimizer
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 # So many are looked at in each step, and so many changes of one are kept.
 KEPT_GROUPS = 32
 KEPT_CHANGES = 64
-KEPT_OPTIMIZERS = 64
+KEPT_STATES = 64
 # These choose how a step is computed, and not which.
 HOW = frozenset({"foreach", "fused", "capturable", "differentiable"})
 
@@ -25,17 +26,11 @@ class OptimizerSettings:
     """A part of an observer: notes each setting, as of the step that is first made with it."""
 
     def __init__(self) -> None:
-        self._made: list[tuple[ref[Optimizer], Location | None]] = []
         self._resumed: list[tuple[ref[Optimizer], Deed]] = []
         self._scheduled: Location | None = None
         self._now: dict[str, Any] = {}
         self._kept: list[Deed] = []
         self._step = 0
-
-    def on_optimizing(self, optimizer: Optimizer, location: Location | None) -> None:
-        """Note where it was made."""
-        if len(self._made) < KEPT_OPTIMIZERS:
-            self._made.append((ref(optimizer), location))
 
     def on_scheduled(self, _scheduler: object, location: Location | None) -> None:
         """Note who may change it next."""
@@ -45,7 +40,7 @@ class OptimizerSettings:
 
     def on_resumed(self, optimizer: Optimizer, location: Location | None) -> None:
         """Note that it was given a state."""
-        if len(self._resumed) < KEPT_OPTIMIZERS:
+        if len(self._resumed) < KEPT_STATES:
             self._resumed.append((ref(optimizer), Deed(Kind.RESUMED, self._step, "", location)))
 
     def stepped(self, optimizer: Any, step: int) -> None:
@@ -54,16 +49,13 @@ class OptimizerSettings:
         now = dict(_settings_of(optimizer))
         changed = {name: each for name, each in now.items() if self._now.get(name) != each}
         if changed and len(self._kept) < KEPT_CHANGES:
-            location = self._scheduled or self._maker_of(optimizer)
+            location = self._scheduled or MADE_AT.get(optimizer)
             self._kept += [Deed(Kind.SET, step, n, location, _told(v)) for n, v in changed.items()]
         self._now, self._scheduled = now, None
 
     def kept_of(self, optimizer: Any) -> tuple[Deed, ...]:
         """Return what was noted, and which states this one was given."""
         return (*self._kept, *(deed for whose, deed in self._resumed if whose() is optimizer))
-
-    def _maker_of(self, optimizer: Any) -> Location | None:
-        return next((where for made, where in self._made if made() is optimizer), None)
 
 
 def _settings_of(optimizer: Any) -> Iterator[tuple[str, Any]]:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
-from weakref import ref
+from weakref import WeakKeyDictionary, ref
 
 import torch
 
 from ddpcheck.finding import Location
 
 KEPT_COUNT = 64
+# Where each was made: it may be before anybody listens.
+MADE_AT: WeakKeyDictionary[Any, Location | None] = WeakKeyDictionary()
 
 
 @dataclass

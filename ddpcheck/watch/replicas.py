@@ -21,6 +21,8 @@ from ddpcheck.target.sketch import sketch_all
 # A training of more steps than that is watched to its end without them; so many are read at once.
 KEPT_NORMS = 20_000
 READ_AT_ONCE = 500
+# Tensors of their own values; others may be in parts.
+WHOLE = {nn.Parameter, torch.Tensor}
 # No norm is negative.
 ON_ITS_WAY = -1.0
 
@@ -59,7 +61,7 @@ def sketched_plain(
     module: nn.Module, pick: Callable[[torch.Tensor], torch.Tensor | None]
 ) -> dict[str, Sketch]:
     """Return sketches of what is picked of the parameters that are not sharded."""
-    own = ((n, p) for n, p in module.named_parameters() if type(p) is nn.Parameter)
+    own = ((n, p) for n, p in module.named_parameters() if type(p) in WHOLE)
     return sketch_all((n, pick(p)) for n, p in own if not hasattr(p, "_fsdp_flattened"))
 
 

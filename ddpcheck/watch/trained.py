@@ -30,14 +30,22 @@ class Watched:
 
 
 class ParametersOf(nn.Module):
-    """The parameters of an optimizer, by group and place: of the model itself nothing is known."""
+    """The parameters of an optimizer, by group and place: of the model itself nothing is known.
+
+    They need not be a module's: a script may train tensors that it has made itself.
+    """
 
     def __init__(self, optimizer: Optimizer) -> None:
         super().__init__()
-        for number, group in enumerate(optimizer.param_groups):
-            for place, parameter in enumerate(group["params"]):
-                if isinstance(parameter, nn.Parameter):
-                    self.register_parameter(f"group {number} parameter {place}", parameter)
+        self._named = {
+            f"group {number} parameter {place}": parameter
+            for number, group in enumerate(optimizer.param_groups)
+            for place, parameter in enumerate(group["params"])
+        }
+
+    def named_parameters(self, *_more: Any, **_named: Any) -> Iterator[tuple[str, Any]]:
+        """Yield each with its name."""
+        yield from self._named.items()
 
 
 def shares(optimizer: Optimizer, module: nn.Module) -> bool:

@@ -107,7 +107,10 @@ def test_what_does_not_change_is_noted_once() -> None:
 
 def test_settings_of_several_groups_are_told_apart() -> None:
     layer = nn.Linear(2, 1)
-    groups = [{"params": [layer.weight]}, {"params": [layer.bias], "lr": 0.25}]
+    groups: list[dict[str, Any]] = [
+        {"params": [layer.weight]},
+        {"params": [layer.bias], "lr": 0.25},
+    ]
     kept = settings_of(torch.optim.SGD(groups, lr=0.5), 1, lambda: None)
     rates = {each.what: each.value for each in kept}
     assert (rates["lr of group 0"], rates["lr of group 1"]) == ("0.5", "0.25")

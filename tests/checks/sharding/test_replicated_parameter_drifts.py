@@ -225,9 +225,12 @@ def by_hand(rank: int, *, alike: bool) -> Facts:
     return replace(own, losses=(2.5 + rank,), constants=["norm"])
 
 
-def test_a_split_by_hand_of_which_nothing_random_is_alike_started_apart() -> None:
+def test_of_a_split_by_hand_of_which_nothing_random_is_alike_nobody_knows_what_is_a_copy() -> None:
     (finding,) = judge({rank: by_hand(rank, alike=False) for rank in PAIR})
-    assert finding.evidence["cause"] == "start"
+    assert finding.evidence["cause"] == "gradient"
+    assert finding.title.startswith("parameter layers.0.norm.weight drifts apart")
+    assert "as parts do that were split by hand" in finding.message
+    assert "where tok.weight is meant to be a copy, too, seed these ranks alike" in finding.fix
     (finding,) = judge({rank: by_hand(rank, alike=True) for rank in PAIR})
     assert finding.evidence["cause"] == "losses"
 
