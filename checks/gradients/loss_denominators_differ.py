@@ -15,7 +15,7 @@ What to do
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from statistics import median_low
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,15 @@ import msgspec
 
 from ddpcheck.check import Context, Skip
 from ddpcheck.finding import Confidence, Finding, Location, Severity
-from ddpcheck.measures.means import Mean, are_masked_at_random, in_words, misplaced_share
+from ddpcheck.measures.means import (
+    Mean,
+    Moments,
+    are_masked_at_random,
+    by_line,
+    in_words,
+    misplaced_share,
+    weight_by_step,
+)
 from ddpcheck.measures.peers import grouped
 
 if TYPE_CHECKING:
@@ -88,7 +96,7 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
     """Return a finding for each line whose means ranks take over different numbers of targets."""
     groups = grouped({rank: own.group for rank, own in facts.items()}).values()
     own = [{rank: facts[rank] for rank in ranks} for ranks in groups]
-    found = (_judged(*line, each) for each in own for line in _by_line(each))
+    found = (_judged(*line, each) for each in own for line in by_line(each))
     return [finding for finding in found if finding is not None]
 
 
@@ -97,29 +105,12 @@ def summarize(facts: Mapping[int, Facts]) -> str:
     return f"{min(len(own.means) for own in facts.values())} means over targets compared"
 
 
-Moments = list[dict[int, Mean]]
-
-
-def _by_line(facts: Mapping[int, Facts]) -> Iterator[tuple[Location | None, list[Moments]]]:
-    """Yield for each line its means' moments: those of all ranks that were taken at one time."""
-    told = {
-        rank: {(own.lines[m.line], m.number, m.step): m for m in own.means}
-        for rank, own in facts.items()
-    }
-    common = [key for key in told[min(told)] if all(key in each for each in told.values())]
-    for location in facts[min(facts)].lines:
-        means: dict[int, Moments] = {}
-        for key in (each for each in common if each[0] == location):
-            moment = {rank: each[key] for rank, each in told.items()}
-            means.setdefault(key[1], []).append(moment)
-        yield location, list(means.values())
-
-
 def _judged(
-    location: Location | None, means: list[Moments], facts: Mapping[int, Facts]
+    location: Location | None, means: Sequence[Moments], facts: Mapping[int, Facts]
 ) -> Finding | None:
     """Judge the mean of a line whose weights are displaced the most, typically."""
-    shares = [[misplaced_share(list(each.values())) for each in moments] for moments in means]
+    whole = {rank: weight_by_step(own.means) for rank, own in facts.items()}
+    shares = [[misplaced_share(each, whole) for each in moments] for moments in means]
     found = [
         (median_low(own), max(own), moments[own.index(max(own))])
         for own, moments in zip(shares, means, strict=True)

@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
 # Another rank's first step needs nobody else, as where gradients are not averaged yet.
 LEAST_STEPS = 2
-# What only those do that train.
-TRAINING = ("DistributedDataParallel", "backward")
+# What only those make that train.
+DDP, BACKWARD = "DistributedDataParallel", "backward"
 
 
 class Facts(msgspec.Struct, frozen=True):
     """How many steps were seen, whether the training raised, and whether the script has ended.
 
-    ``prepared`` is whether an optimizer, a model in DDP or a backward pass was seen; ``group`` are
-    the ranks that DDP keeps alike, empty where that is not known.
+    ``prepared`` is whether an optimizer or a model in DDP was made, ``backward`` whether a backward pass
+    was; ``group`` are the ranks that DDP keeps alike.
     """
 
     steps: int
@@ -42,6 +42,7 @@ class Facts(msgspec.Struct, frozen=True):
     ended: bool = False
     prepared: bool = False
     group: tuple[int, ...] = ()
+    backward: bool = False
 
 
 class Observer:
@@ -56,9 +57,11 @@ class Observer:
         self._note(prepared=True)
 
     def on_called(self, call: Any) -> None:
-        """Note that this rank is to train, where it was to make DDP or a backward pass."""
-        if not self._facts.prepared and call.name in TRAINING:
+        """Note what it made of that which those make who train."""
+        if call.name == DDP and not self._facts.prepared:
             self._note(prepared=True)
+        if call.name == BACKWARD and not self._facts.backward:
+            self._note(backward=True)
 
     def on_built(self, live: Trained) -> None:
         """Note who trains this model with this rank."""
@@ -104,10 +107,11 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
 
 
 def _is_aside(rank: int, facts: Mapping[int, Facts]) -> bool:
-    """Return whether a rank was never to train, and those that do need not have it: it evaluates."""
+    """Return whether a rank was never to make a step: it evaluates, or works for who has the optimizer."""
     groups = [own.group for own in facts.values() if own.steps]
     is_outside = bool(groups) and all(group and rank not in group for group in groups)
-    return is_outside and not facts[rank].prepared
+    helps = bool(groups) and facts[rank].backward
+    return (is_outside or helps) and not facts[rank].prepared
 
 
 def _title(ranks: Sequence[int], count: int) -> str:
@@ -131,9 +135,9 @@ def _finding(ranks: Sequence[int], count: int) -> Finding:
 def _told(ranks: Sequence[int], count: int) -> Finding:
     return Finding(
         title=_title(ranks, count),
-        message=f"rank {spans(ranks)} made neither an optimizer nor a backward pass, and is in no "
-        "group of those that train: it does other work, an evaluation say",
-        fix="nothing, if that is meant; else make the group of DistributedDataParallel of all ranks",
+        message=f"rank {spans(ranks)} made neither an optimizer nor a model in DDP: it does other work, "
+        "an evaluation say, or computes gradients for those that have the optimizer",
+        fix="nothing, if that is meant; else train on all ranks, with the same model in DDP",
         ranks=tuple(ranks),
         severity=Severity.INFO,
         confidence=Confidence.MEDIUM,

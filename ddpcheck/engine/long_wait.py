@@ -12,6 +12,10 @@ from ddpcheck.measures.words import spans
 # Compiling and preprocessing on one rank often take less; until the group's timeout, half an hour by
 # default, nobody would hear of a rank that hangs by itself.
 LONG_S = 30.0
+SAME_EVERYWHERE = (
+    "all ranks are in it: much is sent, or over a slow network, or packets are lost, or an isend or an "
+    "asynchronous call before it was never waited for"
+)
 
 
 class LongWait:
@@ -22,8 +26,8 @@ class LongWait:
         self._is_told = False
 
     def is_due(self, standing: int, watched: int, now_s: float) -> bool:
-        """Return whether some ranks, and not all that are watched, have stood for so long."""
-        if self._is_told or not 0 < standing < watched:
+        """Return whether ranks have stood for so long, of ``watched`` that there are."""
+        if self._is_told or not (standing and watched > 1):
             self._since_s = float("inf")
             return False
         # They tell of it after they have stood for a while.
@@ -38,8 +42,9 @@ def told_wait(standing: Mapping[int, Testimony], watched: Collection[int]) -> st
     own = standing[first]
     place = users_place(own.stack)
     others = spans(sorted(set(watched) - set(standing)))
+    rest = f"rank {others} is at work elsewhere, or stuck there" if others else SAME_EVERYWHERE
     return (
         f"rank {spans(sorted(standing))} has waited for {LONG_S:.0f} s, rank {first} in "
-        f"{own.waits or 'a collective'}{f' at {place}' if place else ''}; rank {others} is at work "
-        "elsewhere, or stuck there. Ctrl-C ends the run, and the report says where each rank was"
+        f"{own.waits or 'a collective'}{f' at {place}' if place else ''}; {rest}. Ctrl-C ends the "
+        "run, and the report says where each rank was"
     )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
 
 import msgspec
 
+from ddpcheck.finding import Location
 from ddpcheck.measures.words import listed
 
 # How far a measured dispersion may lie above what is expected, in its standard deviations: 5 are
@@ -19,6 +21,8 @@ CHANCE_RATIO = 2.0
 SCATTERED_RUN_COUNT = 3
 # Of fp32, in which a count or its reciprocal is, with room for some operations.
 WHOLE_RELATIVE = 1e-5
+# Weights in fp16 or bf16 that add up to one.
+SHARED_RELATIVE = 0.01
 
 
 class Mean(msgspec.Struct, frozen=True, array_like=True):
@@ -60,17 +64,59 @@ def whole_count(number: float) -> int | None:
     return round(number) if abs(number - round(number)) <= WHOLE_RELATIVE * number else None
 
 
-def misplaced_share(means: Sequence[Mean]) -> float:
+class Told(Protocol):
+    """What a rank tells of its means: see ``checks.gradients.loss_denominators_differ.Facts``."""
+
+    @property
+    def means(self) -> Sequence[Mean]: ...  # noqa: D102
+    @property
+    def lines(self) -> Sequence[Location | None]: ...  # noqa: D102
+
+
+# Of one mean of a line: those of all ranks that were taken at one time, time by time.
+Moments = list[dict[int, Mean]]
+
+
+def by_line(facts: Mapping[int, Told]) -> Iterator[tuple[Location | None, list[Moments]]]:
+    """Yield for each line the moments of its means, where all ranks have them."""
+    told = {
+        rank: {(own.lines[m.line], m.number, m.step): m for m in own.means}
+        for rank, own in facts.items()
+    }
+    common = [key for key in told[min(told)] if all(key in each for each in told.values())]
+    for location in facts[min(facts)].lines:
+        means: dict[int, Moments] = {}
+        for key in (each for each in common if each[0] == location):
+            moment = {rank: each[key] for rank, each in told.items()}
+            means.setdefault(key[1], []).append(moment)
+        yield location, list(means.values())
+
+
+def weight_by_step(means: Sequence[Mean]) -> dict[int, float]:
+    """Return how much gradient came to all means of each step."""
+    steps = dict.fromkeys(each.step for each in means)
+    return {step: sum(m.gradient for m in means if m.step == step) for step in steps}
+
+
+def misplaced_share(moment: Mapping[int, Mean], whole: Mapping[int, Mapping[int, float]]) -> float:
     """Return how much of the ranks' weight lies elsewhere than in one mean over all, 0 to 1.
 
     In the average a rank's weight is the gradient that comes to its mean; in one mean over all
     targets it is its part of them. Where a script multiplies gradients later, by hooks say, it may
-    be to make this right, or for another end: the better of both counts.
+    be to make this right, or for another end: the better of both counts. Means over equal numbers
+    may share out what is the same on the ``whole``, by rank and step, as mixup does.
     """
+    means = list(moment.values())
     counted = [each.counted for each in means]
+    if len(set(counted)) == 1 and _are_close([whole[rank][m.step] for rank, m in moment.items()]):
+        return 0.0
     plain = [each.gradient for each in means]
     multiplied = [each.gradient * each.factor for each in means]
     return min(_misplaced(plain, counted), _misplaced(multiplied, counted))
+
+
+def _are_close(weights: Sequence[float]) -> bool:
+    return all(math.isclose(weights[0], each, rel_tol=SHARED_RELATIVE) for each in weights)
 
 
 def _misplaced(weights: Sequence[float], counted: Sequence[int]) -> float:

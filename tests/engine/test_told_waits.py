@@ -33,7 +33,6 @@ def test_it_is_said_once_they_have_stood_for_so_long() -> None:
     "looks",
     [
         pytest.param([(0.0, 1, 2), (20.0, 0, 2), (25.0, 1, 2), (40.0, 1, 2)], id="it went on"),
-        pytest.param([(0.0, 2, 2), (100.0, 2, 2)], id="all of them: others tell of that"),
         pytest.param([(0.0, 1, 1), (100.0, 1, 1)], id="the others have told"),
     ],
 )
@@ -43,6 +42,11 @@ def test_nothing_is_said(looks: list[tuple[float, int, int]]) -> None:
 
 def test_it_is_said_once_a_run() -> None:
     assert told_at((0.0, 1, 2), (50.0, 1, 2), (60.0, 0, 2), (70.0, 1, 2), (200.0, 1, 2)) == [50.0]
+
+
+def test_it_is_said_of_all_ranks_that_wait_in_one_call() -> None:
+    assert told_at((0.0, 2, 2), (100.0, 2, 2)) == [100.0]
+    assert "all ranks are in it" in told_wait({0: WAITS, 1: WAITS}, [0, 1])
 
 
 def test_who_waits_where_and_who_does_not() -> None:

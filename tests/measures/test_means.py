@@ -2,7 +2,7 @@ import random
 
 import pytest
 
-from ddpcheck.measures.means import Mean, may_be_chance, misplaced_share
+from ddpcheck.measures.means import Mean, may_be_chance, misplaced_share, weight_by_step
 
 
 def means(*counted: int, gradients: tuple[float, ...] = ()) -> list[Mean]:
@@ -30,7 +30,20 @@ def means(*counted: int, gradients: tuple[float, ...] = ()) -> list[Mean]:
 def test_misplaced_share(
     counted: tuple[int, ...], gradients: tuple[float, ...], share: float
 ) -> None:
-    assert misplaced_share(means(*counted, gradients=gradients)) == pytest.approx(share)
+    moment = dict(enumerate(means(*counted, gradients=gradients)))
+    whole = {rank: weight_by_step([mean]) for rank, mean in moment.items()}
+    assert misplaced_share(moment, whole) == pytest.approx(share)
+
+
+@pytest.mark.parametrize(("others", "share"), [((0.7, 0.3), 0.0), ((0.3, 0.3), 0.2)])
+def test_means_that_share_out_what_is_the_same_on_the_whole(
+    others: tuple[float, float], share: float
+) -> None:
+    # As mixup does, with another part on each rank: 0.3 and 0.7 of one, the rest of the other.
+    moment = dict(enumerate(means(8, 8, gradients=(0.3, 0.7))))
+    rest = means(8, 8, gradients=others)
+    whole = {rank: weight_by_step([moment[rank], rest[rank]]) for rank in moment}
+    assert misplaced_share(moment, whole) == pytest.approx(share)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 import pytest
 from contexts import context_with
+from msgspec.structs import replace
 
 from ddpcheck.checks.gradients.no_step_seen import Facts, Observer, judge, summarize
 from ddpcheck.finding import Severity
@@ -53,7 +54,17 @@ def test_a_training_that_nobody_saw_is_a_warning(
 def test_who_evaluates_beside_those_that_train_is_only_told() -> None:
     (finding,) = judge({0: PAIR, 1: PAIR, 2: NONE})
     assert (finding.severity, finding.ranks) == (Severity.INFO, (2,))
-    assert "in no group of those that train" in finding.message
+    assert "neither an optimizer nor a model in DDP" in finding.message
+
+
+def test_a_worker_that_computes_gradients_for_who_has_the_optimizer_is_only_told() -> None:
+    (finding,) = judge({0: replace(PAIR, group=()), 1: replace(NONE, backward=True)})
+    assert (finding.severity, finding.ranks) == (Severity.INFO, (1,))
+
+
+def test_who_has_an_optimizer_and_makes_no_step_is_no_worker_of_others() -> None:
+    (finding,) = judge({0: replace(PAIR, group=()), 1: replace(NONE, backward=True, prepared=True)})
+    assert (finding.severity, finding.ranks) == (Severity.WARNING, (1,))
 
 
 def test_who_evaluates_is_told_apart_from_who_made_no_step() -> None:

@@ -11,13 +11,19 @@ from ddpcheck.watch import replicas
 from ddpcheck.watch.meetings import Called
 
 
-@pytest.mark.parametrize("name", ["backward", "DistributedDataParallel"])
-def test_the_observer_notes_who_is_to_train(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("all_reduce", (False, False)),
+        ("backward", (False, True)),
+        ("DistributedDataParallel", (True, False)),
+    ],
+)
+def test_the_observer_notes_who_is_to_train(name: str, told: tuple[bool, bool]) -> None:
     observer = Observer(context_with())
-    observer.on_called(Called("all_reduce", 0.0))
-    assert not observer.facts().prepared
     observer.on_called(Called(name, 0.0))
-    assert observer.facts().prepared
+    facts = observer.facts()
+    assert (facts.prepared, facts.backward) == told
 
 
 def test_the_observer_notes_optimizers_and_the_group(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -364,6 +364,23 @@ def too_soon(*own: list[str], parts: bool = False, apart: Facts = APART) -> Rank
     }
 
 
+def in_part(facts: Ranks) -> Ranks:
+    """Return these facts, but for that only a part of the gradients is summed: for a measure, say."""
+    told: Ranks = {}
+    for rank, own in facts.items():
+        assert own.unwrapped.summed is not None
+        summed = replace(own.unwrapped.summed, is_whole=False)
+        told[rank] = replace(own, unwrapped=replace(own.unwrapped, summed=summed))
+    return told
+
+
+def test_gradients_that_are_all_summed_and_used_by_nobody() -> None:
+    (finding,) = judge(too_soon([], []))
+    assert finding.title.endswith("and the optimizer gets each rank's own")
+    assert (finding.severity, finding.location) == (Severity.WARNING, LINE)
+    assert "copy what was summed into .grad" in finding.fix
+
+
 def test_gradients_that_a_backward_pass_changed_after_they_were_summed() -> None:
     (finding,) = judge(too_soon(["a", "b"], ["a", "b"]))
     assert finding.title == "gradients were changed by a backward pass after they were summed"
@@ -375,9 +392,9 @@ def test_gradients_that_a_backward_pass_changed_after_they_were_summed() -> None
 @pytest.mark.parametrize(
     "facts",
     [
-        pytest.param(too_soon([], []), id="not seen"),
-        pytest.param(too_soon(["a"], []), id="seen on one rank"),
-        pytest.param(too_soon(["b"], ["b"]), id="of another than differs first"),
+        pytest.param(in_part(too_soon([], [])), id="not seen"),
+        pytest.param(in_part(too_soon(["a"], [])), id="seen on one rank"),
+        pytest.param(in_part(too_soon(["b"], ["b"])), id="of another than differs first"),
         pytest.param(too_soon(["a"], ["a"], parts=True), id="ranks that split one model"),
         pytest.param(too_soon(["a"], ["a"], apart=rank()), id="what came later was alike"),
         pytest.param(

@@ -1,0 +1,67 @@
+"""Which buffers are looked at, and which of them a step changes little by little."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.testing._internal.distributed.fake_pg import FakeStore
+
+from ddpcheck.watch.own_buffers import OwnBuffers
+
+
+class Model(nn.Module):
+    """Has an average, a queue, and buffers that tell nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+        self.norm = nn.BatchNorm1d(4)
+        self.register_buffer("average", torch.ones(3, 4))
+        self.register_buffer("queue", torch.ones(8, 4))
+        self.register_buffer("count", torch.zeros((), dtype=torch.long))
+        self.register_buffer("loss", torch.ones(()))
+        self.register_buffer("cache", torch.ones(4), persistent=False)
+
+
+Wrapped = Callable[..., DistributedDataParallel]
+
+
+@pytest.fixture
+def wrapped() -> Iterator[Wrapped]:
+    dist.init_process_group("fake", rank=0, world_size=2, store=FakeStore())
+    yield lambda **own: DistributedDataParallel(Model(), **own)
+    dist.destroy_process_group()
+
+
+def test_what_is_handed_out_is_not_looked_at(wrapped: Wrapped) -> None:
+    assert OwnBuffers(wrapped()).before == {}
+
+
+def test_saved_numbers_of_no_norm_are(wrapped: Wrapped) -> None:
+    assert OwnBuffers(wrapped(broadcast_buffers=False)).before.keys() == {
+        "average",
+        "queue",
+        "loss",
+    }
+
+
+def test_an_average_changes_little_by_little_and_a_queue_at_once(wrapped: Wrapped) -> None:
+    ddp = wrapped(broadcast_buffers=False)
+    buffers = OwnBuffers(ddp)
+    model = ddp.module
+    for step in range(4):
+        model.average[step % 2].mul_(0.9).add_(0.1 * torch.randn(4))
+        model.queue[2 * step : 2 * step + 2] = 3.0 * torch.randn(2, 4)
+        model.loss.mul_(0.9)
+        buffers.note(step)
+    assert buffers.gradual() == ("average",)
+    assert buffers.sketch() != buffers.before
+
+
+def test_of_too_few_steps_nothing_is_known(wrapped: Wrapped) -> None:
+    buffers = OwnBuffers(wrapped(broadcast_buffers=False))
+    buffers.note(0)
+    assert buffers.gradual() == ()
