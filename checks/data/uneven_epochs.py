@@ -13,35 +13,13 @@ What to do
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from ddpcheck.check import Context, Skip
 from ddpcheck.finding import Confidence, Finding, Location
+from ddpcheck.measures.epochs import Epoch, Feeding
 from ddpcheck.measures.words import listed
-
-if TYPE_CHECKING:
-    from ddpcheck.target.live import Trained
-    from ddpcheck.watch.feeds import Feed
-
-KEPT_EPOCHS_COUNT = 64
-
-
-class Epoch(msgspec.Struct, frozen=True):
-    """The batches of an iteration, whether it came to its end, and whether a loss came of it."""
-
-    batches: int = 0
-    is_over: bool = False
-    is_trained: bool = True
-
-
-class Feeding(msgspec.Struct, frozen=True):
-    """The iterations over one loader, in order; ``cycles`` as its Feed does."""
-
-    location: Location | None
-    epochs: tuple[Epoch, ...]
-    cycles: bool = False
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -58,51 +36,18 @@ class Observer:
     is_kept = True
 
     def __init__(self, ctx: Context) -> None:
+        from ddpcheck.watch.epochs import Epochs
+
         self._ctx = ctx
-        self._feeds: dict[int, tuple[Feed, list[Epoch]]] = {}
-        self._current: list[Epoch] = []
-        self._live: Trained | None = None
-        self._group: tuple[int, ...] = ()
-        self._joins = False
-
-    def on_built(self, live: Trained) -> None:
-        """Remember who trains together: at the end of the script there may be no group."""
-        from ddpcheck.watch.replicas import group_of
-
-        self._live = live
-        self._group = group_of(live.ddp) if live.ddp is not None else ()
-
-    def on_epoch(self, feed: Feed) -> None:
-        """Begin another epoch of this loader."""
-        self._feeds.setdefault(feed.number, (feed, []))[1].append(Epoch(is_trained=False))
-
-    def on_fed(self, feed: Feed) -> None:
-        """Count a batch."""
-        self._current = epochs = self._feeds[feed.number][1]
-        epochs[-1] = msgspec.structs.replace(epochs[-1], batches=epochs[-1].batches + 1)
-
-    def on_loss(self, _step: int, _loss: object) -> None:
-        """Note that the last batch is trained on."""
-        if self._current:
-            self._current[-1] = msgspec.structs.replace(self._current[-1], is_trained=True)
-        if self._live is not None and self._live.ddp is not None:
-            from ddpcheck.watch.replicas import allows_uneven
-
-            self._joins |= allows_uneven(self._live.ddp)
-
-    def on_drained(self, feed: Feed) -> None:
-        """Note that an epoch is over."""
-        epochs = self._feeds[feed.number][1]
-        epochs[-1] = msgspec.structs.replace(epochs[-1], is_over=True)
+        self._epochs = Epochs()
+        self.parts = (self._epochs,)
 
     def facts(self) -> Facts:
         """Return the counts; raises Skip where no script is watched."""
         self._ctx.require_watch()
-        if not self._group:
+        if not self._epochs.group:
             raise Skip("no model was trained through DistributedDataParallel")
-        feeds = (each for _, each in sorted(self._feeds.items()))
-        told = tuple(Feeding(f.location, tuple(e[:KEPT_EPOCHS_COUNT]), f.cycles) for f, e in feeds)
-        return Facts(told, self._group, self._joins)
+        return Facts(self._epochs.told(), self._epochs.group, self._epochs.joins)
 
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:

@@ -65,6 +65,8 @@ class Observer:
         self._ctx.require_watch()
         if not self._passes.group:
             raise Skip("no model was trained through DistributedDataParallel")
+        if self._passes.joins:
+            raise Skip("inside of join() ranks that are through make no passes, as they may")
         seen, place = self._passes, self._forwards.first_left_out
         return Facts(tuple(seen.steps), seen.group, self._broadcasts, place)
 

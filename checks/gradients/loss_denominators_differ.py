@@ -30,7 +30,6 @@ from ddpcheck.measures.means import (
     by_line,
     in_words,
     misplaced_share,
-    weight_by_step,
 )
 from ddpcheck.measures.peers import grouped
 
@@ -109,8 +108,7 @@ def _judged(
     location: Location | None, means: Sequence[Moments], facts: Mapping[int, Facts]
 ) -> Finding | None:
     """Judge the mean of a line whose weights are displaced the most, typically."""
-    whole = {rank: weight_by_step(own.means) for rank, own in facts.items()}
-    shares = [[misplaced_share(each, whole) for each in moments] for moments in means]
+    shares = [[misplaced_share(list(each.values())) for each in moments] for moments in means]
     found = [
         (median_low(own), max(own), moments[own.index(max(own))])
         for own, moments in zip(shares, means, strict=True)

@@ -71,8 +71,8 @@ class Observer:
         averaging, by_hand, beside = self.parts
         if not beside.steps:
             raise Skip("one optimizer trains all that is trained")
-        if by_hand.parts and not averaging.ranks:
-            raise Skip("ranks hold parts of one model")
+        if by_hand.shares_passes:
+            raise Skip("ranks hold parts of one model, or share its passes")
         return Facts(
             group=averaging.ranks or by_hand.ranks,
             is_wrapped=bool(averaging.ranks),
@@ -88,12 +88,14 @@ class Observer:
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:
     """Return a finding for each group whose copies of them differ.
 
-    Where the script averages by hand, what differs from the start may be each rank's own.
+    Where the script averages by hand, what differs from the start may be each rank's own, and so may
+    what only some ranks have.
     """
     found: list[Finding] = []
     for group, members in grouped({rank: own.group for rank, own in facts.items()}).items():
         own = {rank: facts[rank] for rank in members}
-        drift = first_drift(own) if len(members) == len(group) > 1 else None
+        is_like = len({tuple(each.before) for each in own.values()}) == 1
+        drift = first_drift(own) if is_like and len(members) == len(group) > 1 else None
         if drift is not None and (drift.step >= 0 or own[members[0]].is_wrapped):
             since = "from the start" if drift.step < 0 else "though they were alike at first"
             found.append(_finding(own[members[0]], group, drift.found.name, since))

@@ -108,10 +108,9 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
 
 def _is_aside(rank: int, facts: Mapping[int, Facts]) -> bool:
     """Return whether a rank was never to make a step: it evaluates, or works for who has the optimizer."""
-    groups = [own.group for own in facts.values() if own.steps]
-    is_outside = bool(groups) and all(group and rank not in group for group in groups)
-    helps = bool(groups) and facts[rank].backward
-    return (is_outside or helps) and not facts[rank].prepared
+    trained = [own for own in facts.values() if own.steps]
+    is_awaited = any(rank in own.group for own in trained)
+    return bool(trained) and not (is_awaited or facts[rank].prepared)
 
 
 def _title(ranks: Sequence[int], count: int) -> str:

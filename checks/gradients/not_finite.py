@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ddpcheck.check import Context, Skip
-from ddpcheck.finding import Finding
+from ddpcheck.finding import Finding, Severity
 
 if TYPE_CHECKING:
     import torch
@@ -28,10 +28,14 @@ KEPT_LOSSES_COUNT = 4096
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """How many losses there were; ``first_bad`` is the first step without a finite one."""
+    """How many losses there were; ``first_bad`` is the first step without a finite one.
+
+    ``recovers`` is whether the last one was finite: no step was made of the bad ones.
+    """
 
     steps: int
     first_bad: int | None = None
+    recovers: bool = False
 
 
 class Observer:
@@ -57,7 +61,8 @@ class Observer:
         """Return what was seen; raises Skip when there was no loss."""
         if not self._steps:
             raise Skip("no loss was computed")
-        return Facts(self._steps, next((step for step, fine in self._fine if not fine), None))
+        first_bad = next((step for step, fine in self._fine if not fine), None)
+        return Facts(self._steps, first_bad, first_bad is not None and bool(self._fine[-1][1]))
 
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:
@@ -70,10 +75,14 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
         return []
     first = min(bad.values())
     ranks = tuple(sorted(rank for rank, step in bad.items() if step == first))
+    left_out = all(facts[rank].recovers for rank in bad)
     return [
         Finding(
-            title="the loss is not a number",
-            message=f"in step {first} on {len(ranks)} of {len(facts)} ranks",
+            title="the loss is not a number"
+            + (" in some steps, which were left out" if left_out else ""),
+            message=f"in step {first} on {len(ranks)} of {len(facts)} ranks"
+            + ("; it is one again later on" if left_out else ""),
+            severity=Severity.INFO if left_out else Severity.ERROR,
             fix="look at the named ranks' batch of that step; agree on a skip on all ranks",
             ranks=ranks,
             evidence={"first_bad": {str(rank): step for rank, step in sorted(bad.items())}},

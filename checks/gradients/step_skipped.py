@@ -47,6 +47,8 @@ class Observer:
         self._ctx.require_watch()
         if not self._passes.group:
             raise Skip("no model was trained through DistributedDataParallel")
+        if self._passes.joins:
+            raise Skip("inside of join() ranks that are through make steps with the others")
         return Facts(tuple(self._passes.steps), self._passes.group)
 
 

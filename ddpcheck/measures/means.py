@@ -21,8 +21,6 @@ CHANCE_RATIO = 2.0
 SCATTERED_RUN_COUNT = 3
 # Of fp32, in which a count or its reciprocal is, with room for some operations.
 WHOLE_RELATIVE = 1e-5
-# Weights in fp16 or bf16 that add up to one.
-SHARED_RELATIVE = 0.01
 
 
 class Mean(msgspec.Struct, frozen=True, array_like=True):
@@ -92,31 +90,20 @@ def by_line(facts: Mapping[int, Told]) -> Iterator[tuple[Location | None, list[M
         yield location, list(means.values())
 
 
-def weight_by_step(means: Sequence[Mean]) -> dict[int, float]:
-    """Return how much gradient came to all means of each step."""
-    steps = dict.fromkeys(each.step for each in means)
-    return {step: sum(m.gradient for m in means if m.step == step) for step in steps}
-
-
-def misplaced_share(moment: Mapping[int, Mean], whole: Mapping[int, Mapping[int, float]]) -> float:
+def misplaced_share(means: Sequence[Mean]) -> float:
     """Return how much of the ranks' weight lies elsewhere than in one mean over all, 0 to 1.
 
     In the average a rank's weight is the gradient that comes to its mean; in one mean over all
     targets it is its part of them. Where a script multiplies gradients later, by hooks say, it may
     be to make this right, or for another end: the better of both counts. Means over equal numbers
-    may share out what is the same on the ``whole``, by rank and step, as mixup does.
+    are right as they are: what weighs them in another way, as mixup or a weight of domains, means to.
     """
-    means = list(moment.values())
     counted = [each.counted for each in means]
-    if len(set(counted)) == 1 and _are_close([whole[rank][m.step] for rank, m in moment.items()]):
+    if len(set(counted)) == 1:
         return 0.0
     plain = [each.gradient for each in means]
     multiplied = [each.gradient * each.factor for each in means]
     return min(_misplaced(plain, counted), _misplaced(multiplied, counted))
-
-
-def _are_close(weights: Sequence[float]) -> bool:
-    return all(math.isclose(weights[0], each, rel_tol=SHARED_RELATIVE) for each in weights)
 
 
 def _misplaced(weights: Sequence[float], counted: Sequence[int]) -> float:

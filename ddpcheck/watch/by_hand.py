@@ -58,6 +58,11 @@ class ByHand:
         # Who sums no more than gradients in a backward pass has no part of another's.
         return sorted(self._of_one.ranks - self._by_hooks)
 
+    @property
+    def shares_passes(self) -> bool:
+        """Return whether ranks hold parts of one model, or share its forward or backward passes."""
+        return bool(self._of_one.ranks or self._spread)
+
     def sketch_gradients(self) -> dict[str, Sketch]:
         """Return sketches of the gradients as they are now, by the optimizer's names.
 

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from dis import get_instructions
 from types import FrameType
 from typing import Any
 from weakref import WeakKeyDictionary, ref
@@ -26,7 +27,8 @@ _NOT_THE_ITERATING = (ddpcheck.__path__[0], torch.__path__[0])
 class Feed:
     """One DataLoader: its number in the order of first use, and where it was first iterated.
 
-    ``shuffles`` is whether a DistributedSampler shuffles for it, whose epoch is ``epoch``;
+    ``shuffles`` is whether a DistributedSampler shuffles for it, whose epoch is ``epoch``, and its
+    samples depend on that;
     ``is_shared`` whether such a sampler, or accelerate, gives each of ``replicas`` a part of the
     dataset, which is known by ``id`` and has ``samples`` (0: it does not say). ``cycles`` is whether
     the script begins it anew as soon as it is at its end, as who counts steps does, not epochs;
@@ -120,7 +122,7 @@ class Feeds:
             feed = self._feeds[loader] = Feed(self._count, users_line(), loader=ref(loader))
             self._count += 1
         sampler = distributed_sampler(loader)
-        feed.shuffles = sampler is not None and bool(sampler.shuffle)
+        feed.shuffles = sampler is not None and bool(sampler.shuffle) and _asks_for(loader.dataset)
         feed.epoch = sampler.epoch if sampler is not None else 0
         feed.replicas = sampler.num_replicas if sampler is not None else _accelerated(loader)
         feed.is_shared = feed.replicas > 1
@@ -188,6 +190,18 @@ def _accelerated(loader: Any) -> int:
     """Return among how many ranks accelerate's BatchSamplerShard deals the batches out."""
     count = getattr(getattr(loader, "batch_sampler", None), "num_processes", 1)
     return count if isinstance(count, int) else 1
+
+
+def _asks_for(dataset: Any) -> bool:
+    """Return whether the dataset looks at the index that it is given, or it is not known.
+
+    One that draws a place in a text by itself, say, has other samples in the same order.
+    """
+    code = getattr(getattr(type(dataset), "__getitem__", None), "__code__", None)
+    if code is None or code.co_argcount <= 1:
+        return True
+    index = code.co_varnames[1]
+    return index in code.co_cellvars or any(each.argval == index for each in get_instructions(code))
 
 
 def _length(dataset: Any) -> int:

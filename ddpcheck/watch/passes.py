@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ddpcheck.measures.passes import Passes
-from ddpcheck.watch.replicas import group_of
+from ddpcheck.watch.replicas import allows_uneven, group_of
 
 if TYPE_CHECKING:
     from torch.nn.parallel import DistributedDataParallel
@@ -22,6 +22,7 @@ KEPT_STEPS = 2000
 class StepPasses:
     """A part of an observer: the passes before each step, and all since the model is known.
 
+    ``joins`` is whether ranks may run out of batches: others then make steps for them, or they for others.
     Those that are left out are told where there are ``forwards`` to look for them, which takes time.
     """
 
@@ -33,6 +34,7 @@ class StepPasses:
         self.live: Trained | None = None
         # At the end of the script there may be no group.
         self.group: tuple[int, ...] = ()
+        self.joins = False
 
     @property
     def ddp(self) -> DistributedDataParallel | None:
@@ -51,6 +53,7 @@ class StepPasses:
 
     def on_inputs(self, _step: int, _inputs: object) -> None:
         """Count a forward pass."""
+        self.joins = self.joins or (self.ddp is not None and allows_uneven(self.ddp))
         self._add(Passes(forward=1))
         if self._forwards is not None:
             self._forwards.made(self.ddp)

@@ -69,10 +69,11 @@ class TrainedBeside:
             is_own = parameter.requires_grad and id(parameter) not in known
             if is_whole and is_own and not hasattr(parameter, "_fsdp_flattened"):
                 known.add(id(parameter))
-                key = f"{prefix} {name}"
+                called = names.get(name, name)
+                key = f"{prefix} {called} {list(parameter.shape)}"
                 self._parameters[key] = parameter
                 self.lines[key] = MADE_AT[optimizer]
-                self.names[key] = names.get(name, name)
+                self.names[key] = called
 
 
 def _groups(optimizer: Any) -> list[dict[str, Any]]:

@@ -2,7 +2,7 @@ import random
 
 import pytest
 
-from ddpcheck.measures.means import Mean, may_be_chance, misplaced_share, weight_by_step
+from ddpcheck.measures.means import Mean, may_be_chance, misplaced_share
 
 
 def means(*counted: int, gradients: tuple[float, ...] = ()) -> list[Mean]:
@@ -15,6 +15,7 @@ def means(*counted: int, gradients: tuple[float, ...] = ()) -> list[Mean]:
     ("counted", "gradients", "share"),
     [
         ((8, 8), (), 0.0),
+        ((8, 8), (0.3, 0.7), 0.0),
         ((2, 8), (), 0.3),
         ((2, 8), (0.2, 0.8), 0.0),
         ((2, 8), (2048.0, 2048.0), 0.3),
@@ -30,20 +31,7 @@ def means(*counted: int, gradients: tuple[float, ...] = ()) -> list[Mean]:
 def test_misplaced_share(
     counted: tuple[int, ...], gradients: tuple[float, ...], share: float
 ) -> None:
-    moment = dict(enumerate(means(*counted, gradients=gradients)))
-    whole = {rank: weight_by_step([mean]) for rank, mean in moment.items()}
-    assert misplaced_share(moment, whole) == pytest.approx(share)
-
-
-@pytest.mark.parametrize(("others", "share"), [((0.7, 0.3), 0.0), ((0.3, 0.3), 0.2)])
-def test_means_that_share_out_what_is_the_same_on_the_whole(
-    others: tuple[float, float], share: float
-) -> None:
-    # As mixup does, with another part on each rank: 0.3 and 0.7 of one, the rest of the other.
-    moment = dict(enumerate(means(8, 8, gradients=(0.3, 0.7))))
-    rest = means(8, 8, gradients=others)
-    whole = {rank: weight_by_step([moment[rank], rest[rank]]) for rank in moment}
-    assert misplaced_share(moment, whole) == pytest.approx(share)
+    assert misplaced_share(means(*counted, gradients=gradients)) == pytest.approx(share)
 
 
 @pytest.mark.parametrize(

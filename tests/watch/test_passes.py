@@ -23,7 +23,13 @@ def _of_two_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def trained(*, syncs: bool = True) -> Any:
-    return SimpleNamespace(ddp=SimpleNamespace(require_backward_grad_sync=syncs, parameters=list))
+    return SimpleNamespace(
+        ddp=SimpleNamespace(
+            require_backward_grad_sync=syncs,
+            parameters=list,
+            _join_config=SimpleNamespace(enable=False),
+        )
+    )
 
 
 def tell(counted: StepPasses, *events: str) -> None:

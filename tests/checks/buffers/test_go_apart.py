@@ -13,7 +13,13 @@ START = {"queue": sketched(5.0), "codes": sketched(1.0, 1.0)}
 
 def rank(codes: float = 1.5, queue: float = 6.0, **own: Any) -> Facts:
     after = {"queue": sketched(queue), "codes": sketched(codes, 1.0)}
-    told: dict[str, Any] = {"group": PAIR, "before": START, "gradual": ("codes",), "steps": 40, "line": LINE} | own
+    told: dict[str, Any] = {
+        "group": PAIR,
+        "before": START,
+        "gradual": ("codes",),
+        "steps": 40,
+        "line": LINE,
+    } | own
     return Facts(after=after, **told)
 
 

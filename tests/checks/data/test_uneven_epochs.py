@@ -1,7 +1,8 @@
 import pytest
 
-from ddpcheck.checks.data.uneven_epochs import Epoch, Facts, Feeding, judge, summarize
+from ddpcheck.checks.data.uneven_epochs import Facts, judge, summarize
 from ddpcheck.finding import Location, Severity
+from ddpcheck.measures.epochs import Epoch, Feeding
 
 LOOP = Location("/train.py", 12, "train")
 ALL = (0, 1)

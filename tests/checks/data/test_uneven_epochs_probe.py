@@ -5,9 +5,15 @@ import pytest
 from contexts import context_with
 
 from ddpcheck.check import Skip
-from ddpcheck.checks.data.uneven_epochs import Epoch, Observer
-from ddpcheck.watch import replicas
+from ddpcheck.checks.data.uneven_epochs import Observer
+from ddpcheck.measures.epochs import Epoch
+from ddpcheck.watch import epochs
 from ddpcheck.watch.feeds import Feed
+from ddpcheck.watch.stream import EventStream
+
+
+def emit(observer: Observer, event: str, *told: Any) -> None:
+    EventStream({"it": observer}).emit(event, *told)
 
 
 def both(_ddp: object) -> tuple[int, int]:
@@ -19,20 +25,33 @@ def live() -> Any:
 
 
 def test_batches_are_counted_by_loader_and_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replicas, "group_of", both)
+    monkeypatch.setattr(epochs, "group_of", both)
     observer, trained, tested = Observer(context_with(watches=True)), Feed(0, None), Feed(1, None)
-    observer.on_built(live())
+    emit(observer, "built", live())
     for feed, count in ((trained, 3), (tested, 2), (trained, 1)):
-        observer.on_epoch(feed)
+        emit(observer, "epoch", feed)
         for _ in range(count):
-            observer.on_fed(feed)
+            emit(observer, "fed", feed)
             if feed is trained:
-                observer.on_loss(0, None)
+                emit(observer, "loss", 0, None)
         if count > 1:
-            observer.on_drained(feed)
+            emit(observer, "drained", feed)
     first, second = observer.facts().feeds
     assert first.epochs == (Epoch(3, is_over=True), Epoch(1))
     assert second.epochs == (Epoch(2, is_over=True, is_trained=False),)
+
+
+def test_a_batch_that_is_only_fetched_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(epochs, "group_of", both)
+    observer, feed = Observer(context_with(watches=True)), Feed(0, None)
+    emit(observer, "built", live())
+    emit(observer, "epoch", feed)
+    for use in ("loss", "inputs"):
+        emit(observer, "fed", feed)
+        emit(observer, "fed", feed)
+        emit(observer, use, 0, None)
+    emit(observer, "fed", feed)
+    assert observer.facts().feeds[0].epochs == (Epoch(4),)
 
 
 def test_without_ddp_it_is_a_skip() -> None:

@@ -16,7 +16,12 @@ def told(
     *after: dict[str, Sketch], before: tuple[dict[str, Sketch], ...] = (START, START), **own: Any
 ) -> dict[int, Facts]:
     """Return two ranks whose generator starts and ends like that."""
-    facts: dict[str, Any] = {"group": PAIR, "is_wrapped": True, "steps": 9, "names": {"g": "net.0.weight"}} | own
+    facts: dict[str, Any] = {
+        "group": PAIR,
+        "is_wrapped": True,
+        "steps": 9,
+        "names": {"g": "net.0.weight"},
+    } | own
     return {
         rank: Facts(before=begin, after=end, norms=("start", repr(end)), lines={"g": LINE}, **facts)
         for rank, (begin, end) in enumerate(zip(before, after, strict=True))

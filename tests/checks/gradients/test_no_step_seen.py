@@ -28,19 +28,18 @@ def test_silent(facts: dict[int, Facts]) -> None:
     [
         ({0: NONE, 1: NONE}, (0, 1), "no step of an optimizer was seen"),
         ({0: Facts(0), 1: NONE}, (1,), "no step of an optimizer was seen on 1 of 2 ranks"),
-        ({0: Facts(9), 1: Facts(0)}, (1,), "no step of an optimizer was seen on 1 of 2 ranks"),
-        # One that was to train, one that is a member of the group, and one beside a group unknown.
+        (
+            {0: Facts(9), 1: Facts(0, prepared=True)},
+            (1,),
+            "no step of an optimizer was seen on 1 of 2 ranks",
+        ),
+        # One that was to train, and one that is a member of the group.
         (
             {0: PAIR, 1: PAIR, 2: Facts(0, ended=True, prepared=True)},
             (2,),
             "no step of an optimizer was seen on 1 of 3 ranks",
         ),
         ({0: PAIR, 1: NONE}, (1,), "no step of an optimizer was seen on 1 of 2 ranks"),
-        (
-            {0: PAIR, 1: Facts(9, prepared=True), 2: NONE},
-            (2,),
-            "no step of an optimizer was seen on 1 of 3 ranks",
-        ),
     ],
 )
 def test_a_training_that_nobody_saw_is_a_warning(
@@ -55,6 +54,11 @@ def test_who_evaluates_beside_those_that_train_is_only_told() -> None:
     (finding,) = judge({0: PAIR, 1: PAIR, 2: NONE})
     assert (finding.severity, finding.ranks) == (Severity.INFO, (2,))
     assert "neither an optimizer nor a model in DDP" in finding.message
+
+
+def test_who_plays_for_a_learner_without_a_group_is_only_told() -> None:
+    (finding,) = judge({0: Facts(9, prepared=True), 1: NONE, 2: NONE})
+    assert (finding.severity, finding.ranks) == (Severity.INFO, (1, 2))
 
 
 def test_a_worker_that_computes_gradients_for_who_has_the_optimizer_is_only_told() -> None:

@@ -16,6 +16,13 @@ def test_finite_losses_are_silent(facts: Mapping[int, Facts]) -> None:
     assert summarize(facts) == "4 steps with a finite loss on every rank"
 
 
+def test_steps_that_were_left_out_are_only_told() -> None:
+    (finding,) = judge({0: FINE, 1: Facts(4, 2, recovers=True)})
+    assert (finding.severity, finding.ranks) == (Severity.INFO, (1,))
+    (finding,) = judge({0: Facts(4, 3), 1: Facts(4, 2, recovers=True)})
+    assert (finding.severity, finding.ranks) == (Severity.ERROR, (1,))
+
+
 @pytest.mark.parametrize(
     ("facts", "ranks", "step"),
     [
