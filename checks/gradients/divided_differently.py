@@ -84,6 +84,10 @@ class Observer:
         self._ctx.require_watch()
         if not self._averaged:
             raise Skip("the script was not seen to average gradients by itself")
+        if self._by_hand.exchanges:
+            raise Skip(
+                "experts get samples of several ranks: what divides theirs is another number"
+            )
         return Facts(self._by_hand.told(), self._own, self._averaged)
 
 

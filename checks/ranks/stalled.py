@@ -89,7 +89,9 @@ def _while_they_met(facts: Mapping[int, Testimony]) -> list[Finding]:
             message=f"rank {spans(named)} {told}{told_places(facts, named)}",
             fix="see what the named line waits for: a file or a lock of an earlier start, say"
             if missing
-            else "see whether all ranks are given one address, and one that no earlier start uses",
+            else "see whether all ranks are given one address, and one that no earlier start uses; "
+            "ranks that torchrun has restarted may be given those of the start before by torch: export "
+            "TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1",
             severity=Severity.INFO,
             confidence=Confidence.MEDIUM,
             ranks=tuple(named),

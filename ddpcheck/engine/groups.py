@@ -24,6 +24,8 @@ TOLD_CALLS = 64
 TOLD_GROUPS = 64
 # What ranks that compute one thing together exchange in a backward pass.
 SHARING = ("all_reduce", "all_gather", "reduce_scatter")
+# What experts exchange: the ranks are replicas in all else.
+EXCHANGE = "all_to_all"
 
 
 class Record:
@@ -103,14 +105,16 @@ class Groups:
 
     def begins(self, name: str, group: Any) -> None:
         """Look whether a backward pass makes this call, or the forward of a Function."""
-        if not name.startswith(SHARING):
+        if not name.startswith((*SHARING, EXCHANGE)):
             return
         with suppress(Exception):
             ranks = _ranks_of(group or dist.group.WORLD)
-            event = "joint" if torch._C._current_graph_task_id() >= 0 else "spread"
+            is_backward = torch._C._current_graph_task_id() >= 0
+            event = "joint" if is_backward else "spread"
+            event = "exchanged" if name.startswith(EXCHANGE) else event
             if len(ranks) == 1 or (event, ranks) in self._told_of:
                 return
-            if event == "joint" or is_inside_function():
+            if is_backward or is_inside_function():
                 self._told_of.add((event, ranks))
                 self._emit(event, ranks)
 

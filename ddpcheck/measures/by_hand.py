@@ -18,7 +18,8 @@ from ddpcheck.measures.drift import (
     first_drift,
     odd_ones,
 )
-from ddpcheck.measures.sketch import Sketch
+from ddpcheck.measures.peers import grouped
+from ddpcheck.measures.sketch import Sketch, first_difference
 from ddpcheck.measures.words import spans
 
 Ranks = tuple[int, ...]
@@ -38,7 +39,9 @@ class Unwrapped(msgspec.Struct, frozen=True):
 
     ``names`` are what the script calls parameters, ``constants`` those that had one value all over.
     ``parts`` are ranks that send each other tensors, or share a backward pass, as those that hold
-    parts of one model do; ``spread`` are those that share a forward pass. ``too_soon`` are parameters whose gradients were summed before the last
+    parts of one model do; ``spread`` are those that share a forward pass. ``placed`` are the lines at
+    which DDP was made of what is trained without it now, ``ended`` is whether the script came to its
+    end. ``too_soon`` are parameters whose gradients were summed before the last
     backward pass came to them.
     """
 
@@ -48,6 +51,8 @@ class Unwrapped(msgspec.Struct, frozen=True):
     parts: list[Ranks] = []
     too_soon: list[str] = []
     spread: list[Ranks] = []
+    placed: list[Location | None] = []
+    ended: bool = False
 
     @property
     def ranks(self) -> Ranks:
@@ -87,6 +92,9 @@ def found_without_ddp(told: Mapping[int, Told]) -> Finding | None:
     parts = {ranks for own in told.values() for ranks in own.unwrapped.parts}
     has_parts = any(len(told.keys() & each) > 1 for each in parts)
     if summed is not None:
+        unlike = None if has_parts else _of_unlike_steps(told, summed)
+        if unlike is not None:
+            return unlike
         own = own_by_design(told)
         drift = first_drift({rank: _shared(each, own) for rank, each in told.items()})
         if drift is None or has_parts:
@@ -98,6 +106,9 @@ def found_without_ddp(told: Mapping[int, Told]) -> Finding | None:
     is_divided = has_parts or any(len(told.keys() & each) > 1 for each in spread)
     if drift is None or (is_divided and drift.step < 0):
         return None
+    placed = [where for own in told.values() for where in own.unwrapped.placed]
+    if placed and not is_divided:
+        return _of_thrown_away(told, drift, placed[0])
     return _of_own(told, drift)
 
 
@@ -160,6 +171,45 @@ def _of_averaged(told: Mapping[int, Told], drift: Drift, summed: Summed) -> Find
         severity=Severity.INFO if is_rounding else Severity.WARNING,
         confidence=Confidence.LOW if is_rounding else Confidence.MEDIUM,
         evidence={"parameter": name, "relative_difference": drift.found.relative},
+    )
+
+
+def _of_unlike_steps(told: Mapping[int, Told], summed: Summed) -> Finding | None:
+    """Return a finding where ranks that came to their end made other numbers of steps, and differ."""
+    steps = {rank: own.steps for rank, own in told.items()}
+    apart = first_difference({rank: own.after for rank, own in told.items()})
+    ended = all(own.unwrapped.ended and not own.apart_by_design for own in told.values())
+    if len(set(steps.values())) == 1 or apart is None or not ended:
+        return None
+    counts = ", ".join(f"{count} on rank {spans(own)}" for count, own in grouped(steps).items())
+    name = told[min(told)].unwrapped.names.get(apart.name, apart.name)
+    return Finding(
+        title="ranks make other numbers of optimizer steps",
+        message=f"{counts}, and {name} is the first of {apart.differing} parameters that differ in the end: "
+        "the script averages gradients by itself, and some rank has left a step out",
+        fix="decide on all ranks together whether to leave a step out; with a GradScaler, average before "
+        "unscale_(), so that all find the same",
+        ranks=tuple(sorted(told)),
+        severity=Severity.WARNING,
+        confidence=Confidence.MEDIUM,
+        location=summed.location,
+        evidence={"parameter": name, "steps": {str(rank): count for rank, count in steps.items()}},
+    )
+
+
+def _of_thrown_away(told: Mapping[int, Told], drift: Drift, placed: Location | None) -> Finding:
+    return Finding(
+        title="the model was wrapped in DistributedDataParallel, and is trained without it",
+        message=f"{drift.what} {_name(told, drift)} is the first of {drift.found.differing} that differ; "
+        f"relative difference {drift.found.relative:.1e}: no forward pass went through what was made "
+        "of the model",
+        fix="train what DistributedDataParallel(model), or accelerator.prepare(model), returns, and "
+        "never the model that was handed over",
+        ranks=tuple(sorted(told)),
+        severity=Severity.ERROR,
+        confidence=Confidence.MEDIUM,
+        location=placed,
+        evidence={"relative_difference": drift.found.relative},
     )
 
 

@@ -57,7 +57,7 @@ def first_drift(replicas: Mapping[int, Replica]) -> Drift | None:
     norms = {rank: each.norms for rank, each in replicas.items()}
     # Where norms differ from the start, it is GPUs of several models that add them up.
     since = first_apart(norms)
-    if since and _come_together(norms, since):
+    if come_together(norms):
         return None  # they are averaged every so many steps, and differ in between
     compared = min(len(each.gradients) for each in replicas.values())
     for step in range(min(compared, since or compared)):
@@ -84,11 +84,15 @@ def odd_ones(fewer: tuple[int, ...], group: Collection[int]) -> tuple[tuple[int,
     return tuple(sorted(group)), "nobody can say which rank is right"
 
 
-def _come_together(norms: Mapping[int, Sequence[str]], since: int) -> bool:
-    """Return whether replicas that parted at a moment come together again and again.
+def come_together(norms: Mapping[int, Sequence[str]]) -> bool:
+    """Return whether replicas that part come together again and again: digests of all moments.
 
-    Those that have been apart for longer than ever before are not about to be averaged.
+    Those that have been apart for longer than ever before are not about to be averaged. Where they
+    differ from the start, it is GPUs of several models that add them up.
     """
+    since = first_apart(norms)
+    if not since:
+        return False
     moments = list(zip(*norms.values(), strict=False))[since:]
     stretches = [
         len(list(each)) for apart, each in groupby(len(set(m)) > 1 for m in moments) if apart

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from typing import Any
+from weakref import ref
 
 import torch
 from torch import nn
@@ -24,6 +25,7 @@ from ddpcheck.watch.states import version_of
 LEAST_RATIO = 0.1
 # In the first one the parameters are not known yet; to look at each gradient takes time.
 STEPS_LOOKED_AT = range(1, 4)
+KEPT_PLACES = 64
 
 
 class ByHand:
@@ -42,6 +44,9 @@ class ByHand:
         self._of_one = PartsOfOne()
         self._by_hooks: set[Ranks] = set()
         self._spread: set[Ranks] = set()
+        self._exchanged: set[Ranks] = set()
+        self._placed: list[tuple[list[ref[nn.Parameter]], Location | None]] = []
+        self._has_ended = False
         self.is_after = False
         self._sent: Counter[Ranks] = Counter()
         self._sent_within: dict[Ranks, Counter[torch.Size]] = {}
@@ -53,15 +58,30 @@ class ByHand:
         return self._summed.ranks if self._summed else ()
 
     @property
+    def line(self) -> Location | None:
+        """Return where the script averages them."""
+        return self._summed.location if self._summed else None
+
+    @property
     def parts(self) -> list[Ranks]:
         """Return ranks that hold parts of one model."""
         # Who sums no more than gradients in a backward pass has no part of another's.
         return sorted(self._of_one.ranks - self._by_hooks)
 
     @property
+    def links(self) -> list[Ranks]:
+        """Return ranks that share a forward or a backward pass, or send each other tensors."""
+        return sorted(self._of_one.ranks | self._spread | self._exchanged)
+
+    @property
+    def exchanges(self) -> bool:
+        """Return whether ranks send each other what experts work on."""
+        return bool(self._exchanged)
+
+    @property
     def shares_passes(self) -> bool:
         """Return whether ranks hold parts of one model, or share its forward or backward passes."""
-        return bool(self._of_one.ranks or self._spread)
+        return bool(self.links)
 
     def sketch_gradients(self) -> dict[str, Sketch]:
         """Return sketches of the gradients as they are now, by the optimizer's names.
@@ -77,7 +97,17 @@ class ByHand:
             return Unwrapped()
         names = too_soon.names(self.ranks) if too_soon is not None else []
         told = (self._summed, self._names, self._constants, self.parts, names)
-        return Unwrapped(*told, sorted(self._spread))
+        placed = [line for module, line in self._placed if self._has_parameters_of(module)]
+        return Unwrapped(*told, sorted(self._spread), placed, self._has_ended)
+
+    def on_placed(self, module: nn.Module) -> None:
+        """Note where DDP is made of a model: it may be thrown away."""
+        if len(self._placed) < KEPT_PLACES:
+            self._placed.append(([ref(each) for each in module.parameters()], users_line()))
+
+    def on_ended(self) -> None:
+        """Note that the script has come to its end."""
+        self._has_ended = True
 
     def on_joint(self, ranks: Ranks) -> None:
         """Note which ranks have parts of one backward pass."""
@@ -86,6 +116,10 @@ class ByHand:
     def on_spread(self, ranks: Ranks) -> None:
         """Note which ranks share a forward pass."""
         self._spread.add(ranks)
+
+    def on_exchanged(self, ranks: Ranks) -> None:
+        """Note which ranks send each other what their experts work on."""
+        self._exchanged.add(ranks)
 
     def on_passed(self, ranks: Ranks) -> None:
         """Note which rank sends tensors to which."""
@@ -132,6 +166,11 @@ class ByHand:
         ranks, most = max(sent.items(), key=lambda each: each[1], default=((), 0))
         if whole and most >= LEAST_RATIO * whole:
             self._summed = Summed(ranks, most >= whole, self._lines.get(ranks))
+
+    def _has_parameters_of(self, placed: list[ref[nn.Parameter]]) -> bool:
+        own = self._module.parameters() if self._module is not None else ()
+        trained = {id(each) for each in own}
+        return any(id(each()) in trained for each in placed if each() is not None)
 
     def on_step(self, _step: int) -> None:
         """Begin another step."""

@@ -66,6 +66,8 @@ if it has any, are such objects too, and receive each event before it:
                               once for each
     on_spread(ranks)          the forward of a torch.autograd.Function made one: what it works on may be
                               spread over these ranks; told once for each
+    on_exchanged(ranks)       a backward pass, or the forward of a Function, made an all_to_all among these
+                              ranks, as between experts; told once for each
     on_passed(ranks)          one rank sends a tensor to another, as stages of a pipeline do; told once
                               for each two
     on_grouped(group)         the script made a group; see ``meetings.Grouped``
