@@ -1,13 +1,13 @@
 """Gradients are averaged among a part of the ranks that train one model.
 
 Why it matters
-    With a process group of one host's ranks, the wrong axis of a mesh, or without the context-parallel
-    axis, each group keeps its own replicas alike, and groups go apart from the same start. Nothing
-    raises, and the checkpoint is what one group became.
+    With a process group of one host's ranks, the wrong axis of a mesh, or without the axis of
+    context parallelism, each group keeps its own replicas alike, and groups go apart from the same
+    start. Nothing raises, and the checkpoint is what one group became.
 
 What to do
-    Give DistributedDataParallel or fully_shard the group or mesh of all ranks that see other batches,
-    or other parts of one: data-parallel and context-parallel axes together, replicate and shard.
+    Give DistributedDataParallel or fully_shard the group or mesh of all ranks that see other
+    batches, or other parts of one: replicate and shard, data and context parallel axes together.
 """
 
 from __future__ import annotations
@@ -125,8 +125,10 @@ def _apart(one: Facts, other: Facts) -> list[str]:
 def _finding(facts: Mapping[int, Facts], one: Ranks, other: Ranks, names: list[str]) -> Finding:
     first, second = facts[one[0]], facts[other[0]]
     is_dealt = min(first.replicas, second.replicas) > len(one)
-    # Ranks with parts of a sequence have losses of their own; those that split a model have one.
-    is_linked = first.losses[:1] != second.losses[:1] and any(
+    # Ranks with parts of a sequence have losses of their own; those that split a model have one, or
+    # only the last stage has.
+    have_own = bool(first.losses and second.losses) and first.losses[0] != second.losses[0]
+    is_linked = have_own and any(
         set(link) & set(one) and set(link) & set(other) for link in (*first.links, *second.links)
     )
     why = "; a DistributedSampler deals one dataset to all of them" * is_dealt

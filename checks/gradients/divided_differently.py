@@ -109,9 +109,7 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
 
 def summarize(facts: Mapping[int, Facts]) -> str:
     """Return how many gradients were compared."""
-    return (
-        f"{len(next(iter(facts.values())).averaged)} gradients compared with the sum over the ranks"
-    )
+    return f"{len(next(iter(facts.values())).averaged)} gradients compared with the ranks' sum"
 
 
 def _factors(told: Sequence[Facts]) -> dict[str, float]:

@@ -28,13 +28,14 @@ if TYPE_CHECKING:
     from ddpcheck.target.live import Trained
 
 Ranks = tuple[int, ...]
+MEANT = ", which may be meant"
 
 
 class Facts(msgspec.Struct, frozen=True):
     """Sketches of what other optimizers train, before and after; see ``measures.drift.Replica``.
 
     ``group`` are the ranks among which the gradients of the main model are averaged, ``is_wrapped`` by
-    DDP or FSDP. ``names`` has what the script calls a parameter, ``lines`` where its optimizer was made.
+    DDP or FSDP. ``linked`` is whether they are trained through the model, or it through them. ``names`` has what the script calls a parameter, ``lines`` where its optimizer was made.
     """
 
     group: Ranks
@@ -45,6 +46,7 @@ class Facts(msgspec.Struct, frozen=True):
     norms: tuple[str, ...]
     names: dict[str, str]
     lines: dict[str, Location | None]
+    linked: bool = True
     apart_by_design: bool = False
     gradients: tuple[dict[str, Sketch], ...] = ()
 
@@ -69,6 +71,7 @@ class Observer:
         """Return the sketches; raises Skip where one optimizer trains all, or parts of one model."""
         self._ctx.require_watch()
         averaging, by_hand, beside = self.parts
+        beside.close()
         if not beside.steps:
             raise Skip("one optimizer trains all that is trained")
         if by_hand.shares_passes:
@@ -82,6 +85,7 @@ class Observer:
             norms=beside.digests(),
             names=beside.names,
             lines=beside.lines,
+            linked=beside.linked,
         )
 
 
@@ -97,8 +101,7 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
         is_like = len({tuple(each.before) for each in own.values()}) == 1
         drift = first_drift(own) if is_like and len(members) == len(group) > 1 else None
         if drift is not None and (drift.step >= 0 or own[members[0]].is_wrapped):
-            since = "from the start" if drift.step < 0 else "though they were alike at first"
-            found.append(_finding(own[members[0]], group, drift.found.name, since))
+            found.append(_finding(own[members[0]], group, drift.found.name, drift.step >= 0))
     return found
 
 
@@ -108,18 +111,20 @@ def summarize(facts: Mapping[int, Facts]) -> str:
     return f"{len(own.after)} parameters of other optimizers compared over {own.steps} steps"
 
 
-def _finding(own: Facts, group: Ranks, name: str, since: str) -> Finding:
+def _finding(own: Facts, group: Ranks, name: str, were_alike: bool) -> Finding:
     called = own.names.get(name, name)
+    is_sure = own.linked and were_alike
+    since = "though they were alike at first" if were_alike else "and did so at first"
     how = "wrapped model" if own.is_wrapped else "model whose gradients are summed"
     return Finding(
         title=f"each rank trains a {called} of its own",
         message=f"{called} differs between ranks {spans(group)} after {own.steps} steps of its "
-        f"optimizer, {since}: it is not a part of the {how}, and nobody averages its gradient",
+        f"optimizer, {since}: it is not a part of the {how}, and nobody averages its gradient{'' if is_sure else MEANT}",
         fix="wrap what this optimizer trains in DistributedDataParallel, too, and call it through the "
         "wrapper, or average its gradients over the ranks before the step",
         ranks=group,
-        severity=Severity.WARNING,
-        confidence=Confidence.MEDIUM,
+        severity=Severity.WARNING if is_sure else Severity.INFO,
+        confidence=Confidence.MEDIUM if is_sure else Confidence.LOW,
         location=own.lines.get(name),
         evidence={"parameter": called},
     )

@@ -31,10 +31,10 @@ DDP, BACKWARD = "DistributedDataParallel", "backward"
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """How many steps were seen, whether the training raised, and whether the script has ended.
+    """How many steps were seen; whether the training raised, and whether the script has ended.
 
-    ``prepared`` is whether an optimizer or a model in DDP was made, ``backward`` whether a backward pass
-    was; ``group`` are the ranks that DDP keeps alike.
+    ``prepared`` is whether an optimizer or a model in DDP was made, ``works`` whether backward passes
+    were, and tensors sent to others; ``group`` are the ranks that DDP keeps alike.
     """
 
     steps: int
@@ -42,7 +42,7 @@ class Facts(msgspec.Struct, frozen=True):
     ended: bool = False
     prepared: bool = False
     group: tuple[int, ...] = ()
-    backward: bool = False
+    works: bool = False
 
 
 class Observer:
@@ -51,17 +51,21 @@ class Observer:
     def __init__(self, ctx: Context) -> None:
         del ctx
         self._facts = Facts(0)
+        self._backward = self._sends = False
 
-    def on_optimizing(self, _optimizer: object, _location: object) -> None:
+    def on_optimizing(self, *_told: object) -> None:
         """Note that this rank is to train."""
         self._note(prepared=True)
 
     def on_called(self, call: Any) -> None:
         """Note what it made of that which those make who train."""
-        if call.name == DDP and not self._facts.prepared:
+        if call.name == DDP:
             self._note(prepared=True)
-        if call.name == BACKWARD and not self._facts.backward:
-            self._note(backward=True)
+        self._backward = self._backward or call.name == BACKWARD
+
+    def on_passed(self, _ranks: object) -> None:
+        """Note that it sends another one tensors, or gets some."""
+        self._sends = True
 
     def on_built(self, live: Trained) -> None:
         """Note who trains this model with this rank."""
@@ -84,7 +88,7 @@ class Observer:
 
     def facts(self) -> Facts:
         """Return what was seen."""
-        return self._facts
+        return msgspec.structs.replace(self._facts, works=self._backward and self._sends)
 
     def _note(self, **changes: Any) -> None:
         self._facts = msgspec.structs.replace(self._facts, **changes)
@@ -96,26 +100,25 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
     Who stands still before its first step, as others do, is told of by where it stands.
     """
     others_step = max(own.steps for own in facts.values()) >= LEAST_STEPS
-    none = [rank for rank, own in sorted(facts.items()) if not own.steps]
-    idle = [rank for rank in none if facts[rank].ended or others_step]
-    if not idle or any(own.raised for own in facts.values()):
+    idle = [r for r, own in sorted(facts.items()) if not own.steps and (own.ended or others_step)]
+    if any(own.raised for own in facts.values()):
         return []
     aside = [rank for rank in idle if _is_aside(rank, facts)]
     unseen = [rank for rank in idle if rank not in aside]
-    found = [_finding(unseen, len(facts))] if unseen else []
-    return [*found, _told(aside, len(facts))] if aside else found
+    told = [(unseen, _finding), (aside, _told)]
+    return [finding(ranks, len(facts)) for ranks, finding in told if ranks]
 
 
 def _is_aside(rank: int, facts: Mapping[int, Facts]) -> bool:
-    """Return whether a rank was never to make a step: it evaluates, or works for who has the optimizer."""
+    """Return whether a rank was never to make a step: it evaluates, or works for a server."""
     trained = [own for own in facts.values() if own.steps]
     is_awaited = any(rank in own.group for own in trained)
-    return bool(trained) and not (is_awaited or facts[rank].prepared)
+    own = facts[rank]
+    return bool(trained) and not is_awaited and (own.works or not own.prepared)
 
 
 def _title(ranks: Sequence[int], count: int) -> str:
-    everywhere = len(ranks) == count
-    some = "" if everywhere else f" on {len(ranks)} of {count} ranks"
+    some = "" if len(ranks) == count else f" on {len(ranks)} of {count} ranks"
     return f"no step of an optimizer was seen{some}"
 
 
@@ -134,8 +137,8 @@ def _finding(ranks: Sequence[int], count: int) -> Finding:
 def _told(ranks: Sequence[int], count: int) -> Finding:
     return Finding(
         title=_title(ranks, count),
-        message=f"rank {spans(ranks)} made neither an optimizer nor a model in DDP: it does other work, "
-        "an evaluation say, or computes gradients for those that have the optimizer",
+        message=f"rank {spans(ranks)} is in no group of DDP that trains: it does other work, an "
+        "evaluation say, or computes gradients for those that make the steps",
         fix="nothing, if that is meant; else train on all ranks, with the same model in DDP",
         ranks=tuple(ranks),
         severity=Severity.INFO,
@@ -145,5 +148,4 @@ def _told(ranks: Sequence[int], count: int) -> Finding:
 
 def summarize(facts: Mapping[int, Facts]) -> str:
     """Return how many steps were seen."""
-    steps = sorted({own.steps for own in facts.values()})
-    return f"{' or '.join(map(str, steps))} steps seen on each rank"
+    return f"{' or '.join(map(str, sorted({f.steps for f in facts.values()})))} steps seen on each rank"

@@ -25,7 +25,7 @@ import torch.distributed as dist
 from ddpcheck.engine.announcements import End
 from ddpcheck.engine.channel import Channel
 from ddpcheck.engine.eyes import eyes
-from ddpcheck.engine.probing import RAISED_BY_CODE
+from ddpcheck.engine.probing import raised_by_code
 from ddpcheck.engine.rank import Rank, task_of
 from ddpcheck.engine.rundir import is_stopped
 from ddpcheck.engine.scripts_ranks import JOIN_S, STARTED, WAITS, Job, StartedByScript
@@ -96,7 +96,7 @@ class _Followed:
         self._eyes.hooks.tell(_nobody, 0, _nothing)
         try:
             value = call()
-        except RAISED_BY_CODE as error:
+        except raised_by_code() as error:
             is_fault = not isinstance(error, SystemExit) or error.code not in (None, 0)
             if self._rank is None and is_fault and rank >= 0:
                 self._join(rank, size)
@@ -179,7 +179,7 @@ class _Starter(_Followed):
         except SystemExit as end:
             status = status_of(end)
             self._end(end if status else None)
-        except RAISED_BY_CODE as error:
+        except raised_by_code() as error:
             show_raised(error)
             status = 1
             self._end(error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -16,6 +17,8 @@ from ddpcheck.measures.stack_lines import is_users
 
 # What the user's code may do to end itself is its outcome, and must not end the rank.
 RAISED_BY_CODE = (Exception, SystemExit)
+# Where torch has an exception that is no Exception, once that is imported.
+CHECKPOINTS = "torch.distributed.checkpoint.api"
 # Of an exception's frames so many are told, the last ones.
 KEPT_FRAMES = 6
 
@@ -37,6 +40,13 @@ def outcome(check_id: str, measure: Callable[[], Facts], started: float) -> Entr
         return crash_of(check_id, error)
     took_s = round(time.perf_counter() - started, 4)
     return Measured(check_id, msgspec.to_builtins(facts), took_s)
+
+
+def raised_by_code() -> tuple[type[BaseException], ...]:
+    """Return what a script may raise by its own fault, as far as its libraries are imported."""
+    api = sys.modules.get(CHECKPOINTS)
+    more: type[BaseException] | None = getattr(api, "CheckpointException", None)
+    return RAISED_BY_CODE if more is None else (*RAISED_BY_CODE, more)
 
 
 def crash_of(what: str, error: BaseException) -> Crashed:

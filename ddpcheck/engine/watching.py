@@ -17,7 +17,7 @@ from ddpcheck.engine.entries import Ended, Entry, Refused, Skipped
 from ddpcheck.engine.eyes import Eyes, eyes
 from ddpcheck.engine.group import abort_group
 from ddpcheck.engine.plan import UNBOUNDED_S
-from ddpcheck.engine.probing import RAISED_BY_CODE, crash_of, outcome
+from ddpcheck.engine.probing import crash_of, outcome, raised_by_code
 from ddpcheck.engine.progress import show_stop
 from ddpcheck.engine.rundir import note_stop
 from ddpcheck.engine.standstill import Standstill
@@ -101,7 +101,7 @@ class WatchWork(RankWork):
             if status:
                 self.raised(end)
             return status
-        except RAISED_BY_CODE as error:
+        except raised_by_code() as error:
             verdict = self.verdict()
             if verdict is not None:  # another rank has left after it, as it may
                 return verdict.exit_code

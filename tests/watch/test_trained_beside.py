@@ -39,6 +39,31 @@ def test_a_second_optimizer_is_followed_with_its_line() -> None:
     assert (found.steps, len(found.digests())) == (1, 2)
 
 
+@pytest.mark.parametrize(
+    ("kind", "linked"),
+    [("one loss", True), ("through the model", True), ("detached", False), ("another loss", False)],
+)
+def test_what_is_trained_with_the_model_is_linked(kind: str, linked: bool) -> None:
+    model, other = nn.Linear(2, 2), nn.Linear(2, 2)
+    main = torch.optim.SGD(model.parameters(), lr=0.1)
+    second = torch.optim.SGD(other.parameters(), lr=0.1)
+    found = TrainedBeside()
+    found.on_built(Watched(model, model, (), "cpu", main))
+    x = torch.ones(1, 2)
+    if kind == "through the model":
+        model.requires_grad_(requires_grad=False)
+    losses = {
+        "one loss": lambda: other(model(x)),
+        "through the model": lambda: model(other(x)),
+        "detached": lambda: other(model(x).detach()),
+        "another loss": lambda: other(x),
+    }
+    found.on_loss(0, losses[kind]().sum())
+    found.close()
+    assert second.param_groups
+    assert found.linked is linked
+
+
 def test_one_of_what_the_model_has_is_none() -> None:
     model = nn.Linear(2, 1)
     main = torch.optim.SGD(model.parameters(), lr=0.1)

@@ -48,6 +48,15 @@ def test_groups_of_one_training_are_a_warning(own: dict[str, Any], said: str) ->
     assert "averaged among ranks 0, 2, and apart among ranks 1, 3" in finding.title
 
 
+def test_stages_of_which_one_has_the_loss_are_only_told() -> None:
+    facts = told(links=[(0, 1)])
+    for rank in OTHER:
+        own = facts[rank]
+        facts[rank] = Facts(own.group, own.before, own.after, own.steps, own.norms, own.links)
+    (finding,) = judge(facts)
+    assert finding.severity is Severity.INFO
+
+
 @pytest.mark.parametrize(
     "own",
     [

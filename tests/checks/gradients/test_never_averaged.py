@@ -36,9 +36,16 @@ def test_a_model_that_goes_apart_beside_the_wrapped_one_is_named(is_wrapped: boo
     assert "alike at first" in finding.message
 
 
-def test_one_that_was_made_apart_is_named_beside_ddp() -> None:
+def test_a_probe_that_has_no_part_in_the_training_is_only_told() -> None:
+    (finding,) = judge(told(END, OTHER, linked=False))
+    assert finding.severity is Severity.INFO
+    assert "may be meant" in finding.message
+
+
+def test_one_that_was_made_apart_is_only_told() -> None:
     (finding,) = judge(told(END, OTHER, before=(START, END)))
-    assert "from the start" in finding.message
+    assert finding.severity is Severity.INFO
+    assert "and did so at first" in finding.message
 
 
 @pytest.mark.parametrize(

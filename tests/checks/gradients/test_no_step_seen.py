@@ -53,7 +53,7 @@ def test_a_training_that_nobody_saw_is_a_warning(
 def test_who_evaluates_beside_those_that_train_is_only_told() -> None:
     (finding,) = judge({0: PAIR, 1: PAIR, 2: NONE})
     assert (finding.severity, finding.ranks) == (Severity.INFO, (2,))
-    assert "neither an optimizer nor a model in DDP" in finding.message
+    assert "in no group of DDP that trains" in finding.message
 
 
 def test_who_plays_for_a_learner_without_a_group_is_only_told() -> None:
@@ -62,12 +62,18 @@ def test_who_plays_for_a_learner_without_a_group_is_only_told() -> None:
 
 
 def test_a_worker_that_computes_gradients_for_who_has_the_optimizer_is_only_told() -> None:
-    (finding,) = judge({0: replace(PAIR, group=()), 1: replace(NONE, backward=True)})
+    (finding,) = judge({0: replace(PAIR, group=()), 1: NONE})
     assert (finding.severity, finding.ranks) == (Severity.INFO, (1,))
 
 
+def test_a_worker_may_have_made_the_servers_optimizer() -> None:
+    worker = replace(NONE, prepared=True, works=True)
+    (finding,) = judge({0: replace(PAIR, group=()), 1: worker})
+    assert finding.severity is Severity.INFO
+
+
 def test_who_has_an_optimizer_and_makes_no_step_is_no_worker_of_others() -> None:
-    (finding,) = judge({0: replace(PAIR, group=()), 1: replace(NONE, backward=True, prepared=True)})
+    (finding,) = judge({0: replace(PAIR, group=()), 1: replace(NONE, prepared=True)})
     assert (finding.severity, finding.ranks) == (Severity.WARNING, (1,))
 
 

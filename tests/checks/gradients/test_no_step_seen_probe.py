@@ -11,19 +11,21 @@ from ddpcheck.watch import replicas
 from ddpcheck.watch.meetings import Called
 
 
-@pytest.mark.parametrize(
-    ("name", "told"),
-    [
-        ("all_reduce", (False, False)),
-        ("backward", (False, True)),
-        ("DistributedDataParallel", (True, False)),
-    ],
-)
-def test_the_observer_notes_who_is_to_train(name: str, told: tuple[bool, bool]) -> None:
+def test_the_observer_notes_who_is_to_train() -> None:
     observer = Observer(context_with())
-    observer.on_called(Called(name, 0.0))
+    observer.on_called(Called("all_reduce", 0.0))
+    assert not observer.facts().prepared
+    observer.on_called(Called("DistributedDataParallel", 0.0))
+    assert observer.facts().prepared
+
+
+def test_who_sends_what_it_computed_works_for_others() -> None:
+    observer = Observer(context_with())
+    observer.on_called(Called("backward", 0.0))
+    assert not observer.facts().works
+    observer.on_passed((0, 1))
     facts = observer.facts()
-    assert (facts.prepared, facts.backward) == told
+    assert (facts.works, facts.prepared) == (True, False)
 
 
 def test_the_observer_notes_optimizers_and_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
