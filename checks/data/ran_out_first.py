@@ -101,13 +101,18 @@ def summarize(facts: Mapping[int, Facts]) -> str:
     return f"{' or '.join(map(str, sorted(counts)))} backward passes on a rank"
 
 
+def _own(facts: Facts) -> int:
+    """Return the passes that DDP averages, but those of another model: they had no forward pass."""
+    return facts.averaged - max(0, facts.backwards - facts.forwards)
+
+
 def _of_group(facts: Mapping[int, Facts]) -> Finding | None:
-    most = max(facts, key=lambda rank: facts[rank].averaged)
+    most = max(facts, key=lambda rank: _own(facts[rank]))
     # A forward pass without a backward pass is one that was skipped.
     short = [
         rank
         for rank, own in sorted(facts.items())
-        if own.has_ended and own.forwards == own.backwards and own.averaged < facts[most].averaged
+        if own.has_ended and own.forwards == own.backwards and own.averaged < _own(facts[most])
     ]
     if not short or any(own.joins or own.has_loader for own in facts.values()):
         return None

@@ -83,12 +83,19 @@ def _finding(
     short: tuple[int, ...], number: int, epochs: Mapping[int, Epoch], at: Location | None
 ) -> Finding:
     ends = {True: "", False: " and on"}
-    counts = listed(f"rank {r}: {e.batches}{ends[e.is_over]}" for r, e in epochs.items())
+    left_out = {r: f", {e.fetched - e.batches} left out" for r, e in epochs.items() if e.is_over}
+    left_out = {
+        r: told for r, told in left_out.items() if epochs[r].fetched > epochs[r].batches + 1
+    }
+    counts = listed(
+        f"rank {r}: {e.batches}{ends[e.is_over]}{left_out.get(r, '')}" for r, e in epochs.items()
+    )
     return Finding(
         title=f"ranks have different numbers of batches in epoch {number}",
         message=f"batches by rank: {counts}; backward passes pair off wrongly from there",
         fix="give every rank as many batches (DistributedSampler, drop_last=True, shards of one "
-        "length), or train inside of model.join()",
+        "length), or train inside of model.join()"
+        + ("; leave a batch out on all ranks together, or on none" if left_out else ""),
         ranks=short,
         confidence=Confidence.HIGH,
         location=at,

@@ -2,8 +2,8 @@
 
 Why it matters
     A report without findings on a training that nobody saw is worth nothing. The script may have
-    started ranks of its own, which ddpcheck does not follow, ended before its first step, or
-    update its parameters without a torch.optim.Optimizer.
+    started ranks that ddpcheck does not follow, ended before its first step, or update its
+    parameters without a torch.optim.Optimizer.
 
 What to do
     Start the ranks from outside (torchrun ... -m ddpcheck watch SCRIPT, or ddpcheck watch SCRIPT)
@@ -24,8 +24,7 @@ from ddpcheck.measures.words import spans
 if TYPE_CHECKING:
     from ddpcheck.target.live import Trained
 
-# Another rank's first step needs nobody else, as where gradients are not averaged yet.
-LEAST_STEPS = 2
+LEAST_STEPS = 2  # another rank's first step may need nobody else
 # What only those make that train.
 DDP, BACKWARD = "DistributedDataParallel", "backward"
 
@@ -33,8 +32,8 @@ DDP, BACKWARD = "DistributedDataParallel", "backward"
 class Facts(msgspec.Struct, frozen=True):
     """How many steps were seen; whether the training raised, and whether the script has ended.
 
-    ``prepared`` is whether an optimizer or a model in DDP was made, ``works`` whether backward passes
-    were, and tensors sent to others; ``group`` are the ranks that DDP keeps alike.
+    ``prepared``: an optimizer or a model in DDP was made; ``works``: it made backward passes, and sent
+    tensors to others. ``group`` are the ranks that DDP keeps alike.
     """
 
     steps: int
@@ -78,7 +77,7 @@ class Observer:
         """Count the step."""
         self._note(steps=step + 1)
 
-    def on_raise(self, _step: int, _error: BaseException) -> None:
+    def on_raise(self, *_told: object) -> None:
         """Note that something else has gone wrong."""
         self._note(raised=True)
 

@@ -10,13 +10,14 @@ from ddpcheck.finding import Location
 class Epoch(msgspec.Struct, frozen=True):
     """The batches of an iteration that the model was called with, or a loss came of, as it did of one.
 
-    ``is_over`` is whether it came to its end. A batch that was only fetched does no harm: ranks may ask
-    each other then whether all have one.
+    ``is_over`` is whether it came to its end. A batch that was only ``fetched`` does no harm: ranks may
+    ask each other then whether all have one.
     """
 
     batches: int = 0
     is_over: bool = False
     is_trained: bool = True
+    fetched: int = 0
 
 
 class Feeding(msgspec.Struct, frozen=True):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -23,7 +22,7 @@ class Epochs:
     def __init__(self) -> None:
         self._feeds: dict[int, tuple[Feed, list[Epoch]]] = {}
         self._current: list[Epoch] = []
-        self._unused: Counter[int] = Counter()
+        self._unused: set[int] = set()
         self._live: Trained | None = None
         # At the end of the script there may be no group.
         self.group: tuple[int, ...] = ()
@@ -44,20 +43,23 @@ class Epochs:
 
     def on_epoch(self, feed: Feed) -> None:
         """Begin another epoch of this loader."""
-        self._unused.pop(feed.number, None)
+        self._unused.discard(feed.number)
         self._feeds.setdefault(feed.number, (feed, []))[1].append(Epoch(is_trained=False))
 
     def on_fed(self, feed: Feed) -> None:
         """Note that a batch was fetched."""
-        self._current = self._feeds[feed.number][1]
-        self._unused[feed.number] += 1
+        self._current = epochs = self._feeds[feed.number][1]
+        epochs[-1] = msgspec.structs.replace(epochs[-1], fetched=epochs[-1].fetched + 1)
+        self._unused.add(feed.number)
 
     def on_inputs(self, _step: int, _inputs: object) -> None:
-        """Count the batches that were fetched since then: the model is called."""
+        """Count a batch, if one was fetched since the last time: the model is called.
+
+        Of several one may have been left out.
+        """
         while self._unused:
-            number, count = self._unused.popitem()
-            epochs = self._feeds[number][1]
-            epochs[-1] = msgspec.structs.replace(epochs[-1], batches=epochs[-1].batches + count)
+            epochs = self._feeds[self._unused.pop()][1]
+            epochs[-1] = msgspec.structs.replace(epochs[-1], batches=epochs[-1].batches + 1)
 
     def on_loss(self, step: int, loss: object) -> None:
         """Note that the last batch is trained on."""

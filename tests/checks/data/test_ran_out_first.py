@@ -26,6 +26,10 @@ def changed(facts: Facts, **fields: object) -> Facts:
             {0: OVER, 1: changed(WAITS, forwards=9, backwards=9, averaged=5)},
             id="more in no_sync()",
         ),
+        pytest.param(
+            {0: OVER, 1: changed(OVER, forwards=5, backwards=8, averaged=8)},
+            id="it trains another model alone, after all",
+        ),
         pytest.param({0: OVER}, id="rank 1 told nothing"),
     ],
 )

@@ -86,3 +86,10 @@ def test_who_evaluates_already_has_run_out_first() -> None:
 
 def test_summary() -> None:
     assert summarize(ranks(feeding(5, 5), feeding(5, 5))) == "2 epochs came to their end"
+
+
+def test_batches_that_a_rank_left_out_are_told() -> None:
+    short = Feeding(LOOP, (Epoch(15, is_over=True, fetched=20),))
+    (finding,) = judge(ranks(short, Feeding(LOOP, (Epoch(20, is_over=True, fetched=20),))))
+    assert "rank 0: 15, 5 left out, rank 1: 20" in finding.message.replace(" and ", ", ")
+    assert "on all ranks together" in finding.fix

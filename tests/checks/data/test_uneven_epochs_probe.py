@@ -37,11 +37,13 @@ def test_batches_are_counted_by_loader_and_epoch(monkeypatch: pytest.MonkeyPatch
         if count > 1:
             emit(observer, "drained", feed)
     first, second = observer.facts().feeds
-    assert first.epochs == (Epoch(3, is_over=True), Epoch(1))
-    assert second.epochs == (Epoch(2, is_over=True, is_trained=False),)
+    assert first.epochs == (Epoch(3, is_over=True, fetched=3), Epoch(1, fetched=1))
+    assert second.epochs == (Epoch(1, is_over=True, is_trained=False, fetched=2),)
 
 
-def test_a_batch_that_is_only_fetched_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_that_are_left_out_or_only_fetched_are_not_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(epochs, "group_of", both)
     observer, feed = Observer(context_with(watches=True)), Feed(0, None)
     emit(observer, "built", live())
@@ -51,7 +53,7 @@ def test_a_batch_that_is_only_fetched_is_not_counted(monkeypatch: pytest.MonkeyP
         emit(observer, "fed", feed)
         emit(observer, use, 0, None)
     emit(observer, "fed", feed)
-    assert observer.facts().feeds[0].epochs == (Epoch(4),)
+    assert observer.facts().feeds[0].epochs == (Epoch(2, fetched=5),)
 
 
 def test_without_ddp_it_is_a_skip() -> None:
