@@ -21,10 +21,14 @@ import msgspec
 from ddpcheck.check import Context
 from ddpcheck.finding import Confidence, Finding, Location, Severity
 from ddpcheck.measures.testimony import is_victims
+from ddpcheck.measures.words import spans
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """What raised on this rank, if anything; ``at`` is Unix time in seconds."""
+    """What raised on this rank, if anything; ``at`` is Unix time in seconds.
+
+    ``ended`` is whether its script came to its end, after so many ``steps``.
+    """
 
     steps: int
     error: str | None = None
@@ -32,6 +36,7 @@ class Facts(msgspec.Struct, frozen=True):
     at: float = 0.0
     location: Location | None = None
     world_size: int = 0
+    ended: bool = False
 
     @property
     def is_victim(self) -> bool:
@@ -56,6 +61,10 @@ class Observer:
             self._facts, error=shown, step=step, at=time.time(), location=_user_line(error)
         )
 
+    def on_ended(self) -> None:
+        """Note that no step will come any more."""
+        self._facts = msgspec.structs.replace(self._facts, ended=True)
+
     def facts(self) -> Facts:
         """Return what was seen."""
         return self._facts
@@ -72,6 +81,9 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
     missing = tuple(sorted(set(range(world)) - set(facts)))
     first = min(blamed, key=lambda rank: blamed[rank].at)
     fact = blamed[first]
+    gone = () if culprits or missing else tuple(r for r, own in sorted(facts.items()) if own.ended)
+    if gone:
+        return [_left_first(gone, facts, fact)]
     same = tuple(sorted(rank for rank, other in blamed.items() if _kind(other) == _kind(fact)))
     return [
         Finding(
@@ -91,6 +103,19 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
             evidence={"errors": {str(rank): each.error for rank, each in raised.items()}},
         )
     ]
+
+
+def _left_first(gone: tuple[int, ...], facts: Mapping[int, Facts], victim: Facts) -> Finding:
+    """Return a finding where all that raised lost those that had come to their end."""
+    return Finding(
+        title=f"rank {spans(gone)} came to its end while others went on",
+        message=f"rank {spans(gone)} made {facts[gone[0]].steps} steps and left; others lost a peer in step "
+        f"{victim.step}: {victim.error}",
+        fix="let all ranks make as many steps: decide on all together when to stop, or to leave a loop",
+        ranks=gone,
+        confidence=Confidence.MEDIUM,
+        location=victim.location,
+    )
 
 
 def summarize(facts: Mapping[int, Facts]) -> str:

@@ -41,7 +41,7 @@ class Facts(msgspec.Struct, frozen=True):
     """The optimizer's parameters, its steps after a backward pass, and how many had a gradient.
 
     So many of the parameters are ``sharded``: the optimizer was made from the sharded model. Those
-    that were ``left`` behind gave way to others by the call at ``location``, in all of the steps.
+    that were ``left`` behind gave way to others by the call at ``location``, in all of the steps. ``made``: its line.
     """
 
     parameters: int
@@ -50,6 +50,7 @@ class Facts(msgspec.Struct, frozen=True):
     sharded: int = 0
     left: tuple[str, ...] = ()
     location: Location | None = None
+    made: Location | None = None
 
 
 class Observer:
@@ -86,12 +87,15 @@ class Observer:
 
     def facts(self) -> Facts:
         """Return the counts; raises Skip where nothing was trained."""
+        from ddpcheck.watch.optimizers import MADE_AT
+
         if self._live is None or self._live.optimizer is None or not self._steps:
             raise Skip("no step of an optimizer followed a backward pass")
-        own = self._parameters()
+        own, left = self._parameters(), tuple(self._behind.left)
         sharded = sum(hasattr(each, "placements") for each in own)
-        told = (len(own), self._steps, self._with_gradients, sharded)
-        return Facts(*told, tuple(self._behind.left), next(iter(self._behind.left.values()), None))
+        told = (len(own), self._steps, self._with_gradients, sharded, left)
+        replaced_at = next(iter(self._behind.left.values()), None)
+        return Facts(*told, replaced_at, MADE_AT.get(self._live.optimizer))
 
     def _parameters(self) -> list[torch.Tensor]:
         optimizer = self._live.optimizer if self._live is not None else None
@@ -127,6 +131,7 @@ def _idle(ranks: Sequence[int], own: Facts) -> Finding:
         ranks=tuple(ranks),
         severity=Severity.ERROR,
         confidence=Confidence.HIGH,
+        location=own.made,
     )
 
 

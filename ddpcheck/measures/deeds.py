@@ -19,6 +19,7 @@ class Kind(StrEnum):
 
     BYPASSED = "ran no forward through the wrapped model"
     UNSYNCED = "ran the last forward before its step inside of no_sync()"
+    ADDED = "added parameters to the model after it was wrapped"
     FREED = "let parameters get gradients that got none when the model was wrapped"
     LOADED = "loaded a state into the model after it was wrapped"
     RESUMED = "loaded a state into the optimizer"
@@ -28,6 +29,8 @@ class Kind(StrEnum):
 FIXES = {
     Kind.BYPASSED: "call the wrapped model before backward, and never model.module or the bare model",
     Kind.UNSYNCED: "run the last forward and backward before each optimizer step outside of no_sync()",
+    Kind.ADDED: "add them before the model is wrapped, or wrap it anew: DDP hands out, and averages, what "
+    "it was made of",
     Kind.FREED: "set requires_grad before wrapping, or wrap the model anew after it",
     Kind.LOADED: "load the checkpoint on every rank, before the model is wrapped",
     Kind.RESUMED: "load the optimizer's state on every rank",
@@ -93,7 +96,7 @@ def cause_of(
 
 
 def _deed_of_some(deeds: Mapping[int, Sequence[Deed]], step: int) -> Cause | None:
-    for kind in Kind if step >= 0 else (Kind.LOADED,):
+    for kind in Kind if step >= 0 else (Kind.ADDED, Kind.LOADED):
         done = {rank: _latest(own, kind, step) for rank, own in deeds.items()}
         did = {rank: deed for rank, deed in done.items() if deed is not None}
         is_alike = kind in STATES and len(did) == len(deeds)

@@ -26,6 +26,7 @@ class Deeds:
     def __init__(self) -> None:
         self._deeds: list[Deed] = []
         self._frozen: list[tuple[ref[nn.Module], list[str]]] = []
+        self._placed: list[tuple[ref[nn.Module], frozenset[str], Location | None]] = []
         self._live: Trained | None = None
         self._step = 0
         self._forwards: dict[int, bool] = {}
@@ -45,6 +46,8 @@ class Deeds:
         """Note which parameters get no gradient when the model is wrapped."""
         frozen = [name for name, each in module.named_parameters() if not each.requires_grad]
         self._frozen.append((ref(module), frozen))
+        names = frozenset(name for name, _ in module.named_parameters())
+        self._placed.append((ref(module), names, users_line()))
 
     def on_built(self, live: Trained) -> None:
         """Note which model it is that is trained."""
@@ -70,6 +73,8 @@ class Deeds:
             self._settings.stepped(self._live.optimizer, step)
         if self._live is None or self._live.ddp is None:
             return
+        if step == 0:
+            self._look_for_the_added()
         self._look_for_the_freed(step)
         if any(each() is self._live.model for each in self._compiled):
             return
@@ -85,6 +90,16 @@ class Deeds:
         is_live = self._live is not None and module is self._live.model
         if is_live or any(module is part for part in parts):
             self._note(Kind.LOADED, self._step, "", location)
+
+    def _look_for_the_added(self) -> None:
+        own = self._live.module if self._live is not None else None
+        for placed, names, line in self._placed:
+            if own is not None and placed() is own:
+                added = [
+                    n for n, each in own.named_parameters() if n not in names and each.requires_grad
+                ]
+                if added:
+                    self._note(Kind.ADDED, 0, listed(added), line)
 
     def _look_for_the_freed(self, step: int) -> None:
         for placed, frozen in self._frozen:

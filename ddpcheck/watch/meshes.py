@@ -81,14 +81,15 @@ def _names_now(module: nn.Module) -> dict[str, str]:
     called = {id(parameter): name for name, parameter in module.named_parameters()}
     names: dict[str, str] = {}
     with suppress(Exception):  # whatever a module of the script's may do there: names are a help
-        for root in _roots(module):
+        for root in roots(module):
             for name, parameter in root.named_parameters():
                 if id(parameter) in called:
                     names.setdefault(called[id(parameter)], name)
     return names
 
 
-def _roots(but: nn.Module) -> list[nn.Module]:
+def roots(but: nn.Module) -> list[nn.Module]:
+    """Return the modules of this process that are a part of no other, and not ``but``."""
     # A type cannot lie about itself, as an object that stands for another may.
     modules = [each for each in gc.get_objects() if issubclass(type(each), nn.Module)]
     parts = (part for each in modules for part in each.__dict__.get("_modules", {}).values())

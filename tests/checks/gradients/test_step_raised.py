@@ -184,3 +184,15 @@ def test_a_culprit_is_blamed_though_another_rank_told_nothing() -> None:
 def test_summary_counts_the_steps_that_all_came_through() -> None:
     assert summarize(fine(8)) == "4 training steps on every rank"
     assert summarize(fine(8) | {3: raised(step=1)}) == "1 training steps on every rank"
+
+
+def test_who_came_to_its_end_first_is_named_before_those_that_lost_it() -> None:
+    (finding,) = judge({0: Facts(38, ended=True), 1: raised(PEER, step=38)})
+    assert (finding.severity, finding.ranks) == (Severity.ERROR, (0,))
+    assert finding.title == "rank 0 came to its end while others went on"
+    assert "made 38 steps and left" in finding.message
+
+
+def test_who_ended_is_not_blamed_for_what_another_raised() -> None:
+    (finding,) = judge({0: Facts(38, ended=True), 1: raised(OWN, step=38)})
+    assert finding.ranks == (1,)
