@@ -82,6 +82,8 @@ class Observer:
         group = averaging.ranks or by_hand.ranks
         if self._held is None or not 1 < len(group) < self._ctx.world_size:
             raise Skip("gradients were not averaged among a part of the ranks")
+        if self._held.is_split_beyond(group):
+            raise Skip("the model is split among more ranks than those that average")
         taken = [share.replicas for share in shares.taken()]
         return Facts(
             *(group, *self._held.told()),

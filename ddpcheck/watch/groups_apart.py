@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ddpcheck.target.sketch import sketch_all
 from ddpcheck.watch.callsite import users_line
-from ddpcheck.watch.meshes import constants_of, local_part, names_of
+from ddpcheck.watch.meshes import constants_of, local_part, names_of, ranks_of_meshes
 from ddpcheck.watch.replicas import Norms
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ class StartAndEnd:
         module = live.module
         constants, names = set(constants_of(module)), names_of(module)
         self.location = users_line()
+        self._meshes = ranks_of_meshes(module)
         self._parameters: dict[str, torch.Tensor] = {
             names.get(name, name): here.detach()
             for name, parameter in module.named_parameters()
@@ -30,6 +31,10 @@ class StartAndEnd:
         self._before = self._digests()
         self._norms = Norms(list(self._parameters.values()))
         self._steps = 0
+
+    def is_split_beyond(self, group: tuple[int, ...]) -> bool:
+        """Return whether DTensors are spread over ranks that are not in this group."""
+        return any(set(mesh) - set(group) for mesh in self._meshes)
 
     def note(self) -> None:
         """Keep what tells whether ranks are alike after a step."""

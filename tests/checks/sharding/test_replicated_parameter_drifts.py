@@ -230,7 +230,9 @@ def test_of_a_split_by_hand_of_which_nothing_random_is_alike_nobody_knows_what_i
     assert finding.evidence["cause"] == "gradient"
     assert finding.title.startswith("parameter layers.0.norm.weight drifts apart")
     assert "as parts do that were split by hand" in finding.message
-    assert "where layers.0.up.weight is meant to be a copy, too, seed these ranks alike" in finding.fix
+    assert (
+        "where layers.0.up.weight is meant to be a copy, too, seed these ranks alike" in finding.fix
+    )
     (finding,) = judge({rank: by_hand(rank, alike=True) for rank in PAIR})
     assert finding.evidence["cause"] == "losses"
 
