@@ -16,6 +16,7 @@ from collections.abc import Mapping
 
 from ddpcheck.finding import Finding
 from ddpcheck.measures.inquest import Kind, inquest
+from ddpcheck.measures.stack_lines import users_place
 from ddpcheck.measures.testimony import Testimony
 
 Facts = Testimony
@@ -35,6 +36,7 @@ def judge(facts: Mapping[int, Testimony]) -> list[Finding]:
             message=told,
             fix=_fix(facts[first].ended_by),
             ranks=tuple(sorted(lost)),
+            location=users_place(facts[first].stack),
             evidence={
                 "check": facts[first].check,
                 "ended_by": {str(rank): facts[rank].ended_by for rank in lost},

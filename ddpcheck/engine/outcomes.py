@@ -16,6 +16,7 @@ from ddpcheck.engine.stacks import shown_waiting_call
 from ddpcheck.errors import ReportError
 from ddpcheck.finding import Finding, Severity
 from ddpcheck.measures.inquest import AT_ITS_END, Kind, Ruling, inquest
+from ddpcheck.measures.stack_lines import current_first
 from ddpcheck.measures.testimony import Agent, State, Testimony
 from ddpcheck.report import LastSeen, RankOutcome, RankRecord
 
@@ -109,7 +110,7 @@ def testimony_on_files(
         check=flight.check,
         ended_by=ended_by,
         order=order,
-        stack=shown,
+        stack=current_first(shown),
         waits_in=shown_waiting_call(shown) if shown else pending,
         calls=flight.calls,
         groups=groups_on_file(box),

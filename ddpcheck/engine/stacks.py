@@ -19,8 +19,9 @@ ENGINE = Path(__file__).parent
 # Where torch's own code waits for other ranks.
 DISTRIBUTED = "torch/distributed/"
 DDP = "torch/nn/parallel/distributed.py"
-# Calls that return when a collective, or the device that carries it out, is done.
-WAITS = (".wait", ".synchronize", ".item", ".tolist", ".cpu")
+# Calls that return when a collective, or the device that carries it out, is done; first what one rank
+# sends to another, and waits for in the line that begins it.
+WAITS = ("isend", "irecv", ".wait", ".synchronize", ".item", ".tolist", ".cpu")
 BACKWARD = "_engine_run_backward"
 # What torch calls its operations through, eleven frames deep at times: they tell nothing of the caller.
 WRAPPERS = (

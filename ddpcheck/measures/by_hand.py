@@ -241,8 +241,8 @@ def _of_own(told: Mapping[int, Told], drift: Drift) -> Finding:
     return Finding(
         title=f"ranks train models of their own: {drift.title}",
         message=f"{drift.what} {_name(told, drift)} is the first of {found.differing} that differ; "
-        f"relative difference {found.relative:.1e}; nobody was seen to average gradients: no "
-        "DistributedDataParallel, no FSDP, no all_reduce of them",
+        f"relative difference {found.relative:.1e}; it was not seen that gradients are averaged: no "
+        "DistributedDataParallel, no FSDP, no all_reduce of the like after a backward pass",
         fix="if the ranks are to train one model, wrap it in DistributedDataParallel; those of a "
         "tensor-parallel group need the same seed and the same batches",
         ranks=tuple(sorted(told)),

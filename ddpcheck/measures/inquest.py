@@ -79,7 +79,7 @@ def is_deadlock(told: Mapping[int, Testimony]) -> bool:
     if is_under_way(told):
         return bool(_other_call(told))
     waits = {each.waits.partition(" ")[0] for each in told.values()}
-    one_sided = any(waits <= side for side in ({"send"}, {"recv", "irecv"}))
+    one_sided = any(waits <= side for side in ({"send", "isend"}, {"recv", "irecv"}))
     return one_sided or any(question(told) for question in QUESTIONS)
 
 

@@ -18,11 +18,23 @@ NOT_THE_USERS = re.compile(rf"^<|/(site|dist)-packages/|/lib/python3[^/]*/|^{OWN
 # As a Location is written; places without a folder's path from the root are of libraries.
 PLACE = re.compile(r"^(/.+):(\d+)(?: in (\S+))?$")
 INNERMOST_FIRST = "most recent call first"
+# Before each thread in what faulthandler writes, and before the one that a signal came to.
+THREAD = re.compile(r"^(?=(?:Thread|Current thread) 0x)", re.MULTILINE)
+CURRENT = "Current thread"
 
 
 def is_users(file: str) -> bool:
     """Return whether a file of code is neither installed, nor Python's, nor ddpcheck's."""
     return not NOT_THE_USERS.search(file)
+
+
+def current_first(stack: str) -> str:
+    """Return what faulthandler wrote with the thread first that a signal came to, if it says so."""
+    head, *threads = THREAD.split(stack)
+    first = [each for each in threads if each.startswith(CURRENT)]
+    rest = [each for each in threads if not each.startswith(CURRENT)]
+    joined = "\n".join(each.strip("\n") for each in (*first, *rest))
+    return f"{head}{joined}" if first else stack
 
 
 def users_place(stack: str) -> Location | None:

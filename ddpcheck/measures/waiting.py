@@ -12,7 +12,7 @@ from ddpcheck.measures.words import spans
 WORLD = ""
 # How a rank is seen to wait for what another one sends: in recv itself, or by a handle.
 _RECEIVING = ("recv", "irecv", "wait")
-_SENDING = "send"
+_SENDING = ("send", "isend")
 # A functional collective is waited for so, as those of DTensor are.
 _COLLECTIVES = "wait_tensor"
 

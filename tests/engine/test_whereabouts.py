@@ -225,6 +225,14 @@ def test_what_torch_calls_operations_through_does_not_hide_who_waits() -> None:
     assert shown_waiting_call(shown_within(f"{elsewhere}\n{inside}")) == ""
 
 
+def test_a_wait_in_the_line_that_begins_a_transfer_is_of_that(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("dist.isend(gradient, 1).wait()\nwork.wait()\n")
+    told = [f'  File "{script}", line {line} in main' for line in (1, 2)]
+    head = "Thread 0x01 (most recent call first):\n"
+    assert [shown_waiting_call(head + each) for each in told] == ["isend", "wait"]
+
+
 def test_a_process_that_holds_the_gil_is_ended_and_leaves_its_stack(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", GIL_HELD, str(tmp_path)], timeout=LONG_S, check=False

@@ -1,7 +1,7 @@
 import pytest
 
 from ddpcheck.finding import Location
-from ddpcheck.measures.stack_lines import place_of, told_places, users_place
+from ddpcheck.measures.stack_lines import current_first, place_of, told_places, users_place
 from ddpcheck.measures.testimony import Testimony
 
 TRACEBACK = """  File "/venv/lib/python3.11/site-packages/ddpcheck/watch/script.py", line 24, in run_script
@@ -55,3 +55,26 @@ def test_places_are_told_for_those_that_have_one() -> None:
 def test_places_are_read_as_they_are_written(told: str, place: Location | None) -> None:
     assert place_of(told) == place
     assert place is None or str(place) == told
+
+
+FATAL = """Fatal Python error: Segmentation fault
+
+Thread 0x01 (most recent call first):
+  File "/usr/lib/python3.11/threading.py", line 331 in wait
+
+Current thread 0x02 (most recent call first):
+  File "/app/train.py", line 4 in native
+  File "/app/train.py", line 11 in main
+"""
+
+
+def test_the_thread_that_a_signal_came_to_is_first() -> None:
+    shown = current_first(FATAL)
+    assert shown.index("native") < shown.index("threading.py")
+    assert shown.startswith("Fatal Python error")
+    assert users_place(shown) == Location("/app/train.py", 4, "native")
+
+
+def test_a_stack_of_one_thread_is_left_as_it_is() -> None:
+    text = FATAL.replace("Current thread", "Thread")
+    assert current_first(text) == text

@@ -253,7 +253,7 @@ def test_what_is_averaged_by_design_is_not_judged_and_says_so() -> None:
 def test_without_ddp_a_difference_is_only_told() -> None:
     (finding,) = judge({0: rank(group=()), 1: rank(after=OTHER_END, group=())})
     assert finding.severity is Severity.INFO
-    assert "nobody was seen to average gradients" in finding.message
+    assert "not seen that gradients are averaged" in finding.message
     assert "wrapped model" not in finding.fix
 
 
