@@ -23,7 +23,7 @@ from ddpcheck.measures.words import spans
 
 Facts = Testimony
 JOINING = re.compile(r'distributed_c10d\.py", line \d+,? in init_process_group')
-ONE_SIDED = {"send": "recv", "recv": "send", "irecv": "send"}
+ONE_SIDED = {"send": "recv", "isend": "recv", "recv": "send", "irecv": "send"}
 # As measures.waiting says it of a transfer.
 UNSENT = "was not sent"
 FIX_UNSENT = (
@@ -112,7 +112,10 @@ def _together(waits: str) -> str:
 
 def _fix(first: Testimony, *, together: bool) -> str:
     if together and first.waits in ONE_SIDED:
-        return "let one of two ranks receive first, or send and receive with batch_isend_irecv"
+        return (
+            "let one of two ranks receive first, or send and receive with batch_isend_irecv; count whether "
+            "one of them sends once more than the other receives"
+        )
     if together:
         return "look at the network between the ranks: run --select network,collectives"
     if first.state is State.STOPPED:

@@ -32,8 +32,8 @@ LEAST_STEPS = 2
 FIX = "make the optimizer from model.parameters() after fully_shard or FSDP"
 OTHERS = "they are not those of the model that is trained"
 NOT_REDUCED = (
-    "they are sharded, and no gradient was reduced to the shards, as after "
-    "set_requires_gradient_sync(False), or another model is trained"
+    "they are sharded, and no gradient was reduced to the shards, as after set_requires_gradient_sync("
+    "False), or where the loss does not lead back to them: cut by an all_gather or detach(), say"
 )
 
 

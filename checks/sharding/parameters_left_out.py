@@ -132,7 +132,8 @@ def _finding(facts: Mapping[int, Facts], drift: Difference) -> Finding:
         message=f"{name} is the first of {drift.differing} parameters that were alike on all "
         f"ranks and differ after {first.steps} steps, by {drift.relative:.1e}: nobody averages their "
         "gradients",
-        fix="call fully_shard on the whole model, too, after its layers",
+        fix="call fully_shard on the whole model, too, after its layers; average the gradients of what it "
+        "is told to ignore before each step",
         ranks=tuple(sorted(facts)),
         severity=Severity.ERROR,
         confidence=Confidence.HIGH,
