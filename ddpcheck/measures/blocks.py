@@ -34,7 +34,7 @@ class Block(msgspec.Struct, frozen=True, array_like=True):
     """A mean step of some in a row: the seconds in loaders, of other work before the model, of all.
 
     ``fetches`` is how many batches were asked for in all of its steps. ``inside_s`` is what forward
-    passes through the model take, ``after_s`` other work that is done after a backward pass.
+    passes through the model and the loss take, ``after_s`` other work that is done after a backward pass.
     """
 
     loader_s: float
@@ -50,7 +50,7 @@ class Place(StrEnum):
 
     LOADER = "its DataLoader"
     BEFORE = "its own work before the model"
-    INSIDE = "its forward pass"
+    INSIDE = "its forward pass up to the loss"
     AFTER = "its own work after the backward pass"
 
 

@@ -37,8 +37,9 @@ class _Called:
 
     def note(self) -> None:
         """Keep what tells whether ranks are alike, as long as the script has the model."""
-        if self._module() is not None:
-            self.norms.note()
+        if self._module() is None:
+            self.norms.release()
+        self.norms.note()
 
     def _look(self, *_given: Any) -> None:
         self.calls += 1

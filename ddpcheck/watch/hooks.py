@@ -70,7 +70,7 @@ class Hooks:
         self._feeds = Feeds(
             lambda *told: self.stream().emit(*told),
             lambda: self.step,
-            lambda: self._trains_without_ddp,
+            lambda: self._trains_without_ddp and len(self._ddps) > 0,
         )
         self._functions = Functions(lambda *told: self.stream().emit(*told))
         self._schedules = Schedules(lambda *told: self.stream().emit(*told))

@@ -87,6 +87,10 @@ class Norms:
             norms = torch.ops.aten._foreach_norm(now, 2)
             self._unread.append(_on_its_way(torch.stack([n.to(norms[0].dtype) for n in norms])))
 
+    def release(self) -> None:
+        """Keep the parameters alive no longer: there will be no more moments."""
+        self._parameters = ()
+
     def digests(self) -> tuple[str, ...]:
         """Return a digest of each moment's norms; waits for the device."""
         with self._reading:

@@ -1,7 +1,9 @@
 """Which models are followed that a script calls and does not train."""
 
 import copy
+import gc
 from collections.abc import Iterator
+from weakref import ref
 
 import pytest
 import torch
@@ -81,3 +83,13 @@ def test_what_an_optimizer_has_is_none(ddp: DistributedDataParallel) -> None:
     other(torch.ones(1, 2))
     assert optimizer.param_groups
     assert told(beside) == []
+
+
+def test_one_that_the_script_lets_go_of_is_gone(ddp: DistributedDataParallel) -> None:
+    teacher = copy.deepcopy(ddp.module)
+    beside = followed(ddp)
+    weight = ref(teacher.weight)
+    del teacher
+    gc.collect()
+    beside.on_step(0)
+    assert weight() is None

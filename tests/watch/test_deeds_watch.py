@@ -73,7 +73,8 @@ def settings_of(optimizer: torch.optim.Optimizer, steps: int, between: Callable[
     told = OptimizerSettings()
 
     def hear(event: str, *values: Any) -> None:
-        getattr(told, f"on_{event}", lambda *_: None)(*values)
+        if receive := getattr(told, f"on_{event}", None):
+            receive(*values)
 
     schedules, functions = Schedules(hear), Functions(hear)
     schedules.install()

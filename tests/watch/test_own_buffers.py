@@ -29,10 +29,14 @@ class Model(nn.Module):
 Wrapped = Callable[..., DistributedDataParallel]
 
 
+def made(**own: bool) -> DistributedDataParallel:
+    return DistributedDataParallel(Model(), **own)
+
+
 @pytest.fixture
 def wrapped() -> Iterator[Wrapped]:
     dist.init_process_group("fake", rank=0, world_size=2, store=FakeStore())
-    yield lambda **own: DistributedDataParallel(Model(), **own)
+    yield made
     dist.destroy_process_group()
 
 

@@ -99,7 +99,7 @@ def test_work_of_one_rank_before_the_model_is_named_with_the_model() -> None:
 @pytest.mark.parametrize(
     ("seconds", "line", "said"),
     [
-        ((0.05, 0.0), FORWARD, "its forward pass takes 50 ms"),
+        ((0.05, 0.0), FORWARD, "its forward pass up to the loss takes 50 ms"),
         ((0.0, 0.05), BACKWARD, "its own work after the backward pass takes 50 ms"),
     ],
 )
