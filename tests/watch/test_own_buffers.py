@@ -29,8 +29,8 @@ class Model(nn.Module):
 Wrapped = Callable[..., DistributedDataParallel]
 
 
-def made(**own: bool) -> DistributedDataParallel:
-    return DistributedDataParallel(Model(), **own)
+def made(*, broadcast_buffers: bool = True) -> DistributedDataParallel:
+    return DistributedDataParallel(Model(), broadcast_buffers=broadcast_buffers)
 
 
 @pytest.fixture
