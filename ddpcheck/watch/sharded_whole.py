@@ -41,12 +41,19 @@ class ShardedWhole:
             for name, head in self._heads.items()
             if name in now and (part := _first_part(now[name])) is not None
         ]
-        changed = [not torch.equal(head[: len(part)], part[: len(head)]) for head, part in pairs]
-        self._is_another = any(changed)
+        self._is_another = any(_differ(*pair) for pair in pairs)
 
     def digest(self) -> str:
         """Return a digest, '' where nothing is known, or it was made anew later; waits for the GPU."""
         return "" if self._is_another else self._kept.digest()
+
+
+def _differ(head: torch.Tensor, part: torch.Tensor) -> bool:
+    """Return whether one begins otherwise than the other; what was on the meta device had no values."""
+    if head.is_meta or part.is_meta:
+        return not part.is_meta
+    count = min(len(head), len(part))
+    return not torch.equal(head[:count].double().cpu(), part[:count].double().cpu())
 
 
 def _head(tensor: torch.Tensor) -> torch.Tensor:
