@@ -11,16 +11,20 @@ What to do
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
-from ddpcheck.finding import Confidence, Finding
-from ddpcheck.measures.inquest import Kind, inquest
-from ddpcheck.measures.stack_lines import place_of, told_places, users_place
+from ddpcheck.finding import Confidence, Finding, Location
+from ddpcheck.measures.inquest import Kind, Ruling, inquest
+from ddpcheck.measures.stack_lines import place_of, place_of_site, told_places, users_place
 from ddpcheck.measures.testimony import ASIDE, CHECKPOINTS, Call, State, Testimony
 from ddpcheck.measures.waiting import is_in_transfer
 from ddpcheck.measures.words import spans
 
 Facts = Testimony
+
+# As measures.deviation says it of a call that makes groups.
+MADE_AT = re.compile(r" new_group\b[^;]*? at (\S+:\d+) as its collective")
 
 
 def judge(facts: Mapping[int, Testimony]) -> list[Finding]:
@@ -48,11 +52,18 @@ def judge(facts: Mapping[int, Testimony]) -> list[Finding]:
             ranks=tuple(sorted(odd)),
             # Of two ranks that differ, nobody can say which is right.
             confidence=Confidence.HIGH if sure else Confidence.MEDIUM,
-            location=(place_of(aside.site) if aside else None)
+            location=(place_of(aside.site) if aside else _making(odd, facts))
             or next((place for place in places if place is not None), None),
             evidence={"check": facts[first].check, "stack": facts[first].stack},
         )
     ]
+
+
+def _making(odd: Mapping[int, Ruling], facts: Mapping[int, Testimony]) -> Location | None:
+    """Return where a group was made that others did not make: the rank may have gone on since."""
+    found = ((rank, MADE_AT.search(ruling.reason)) for rank, ruling in odd.items())
+    places = (place_of_site(made[1], facts[rank].stack) for rank, made in found if made)
+    return next((place for place in places if place is not None), None)
 
 
 def _under_way_aside(own: Testimony) -> list[Call]:

@@ -52,6 +52,14 @@ def place_of(told: str) -> Location | None:
     return Location(found[1], int(found[2]), found[3] or "") if found else None
 
 
+def place_of_site(site: str, stack: str) -> Location | None:
+    """Return the place of a short site, such as "app/train.py:41", in a user's file of this stack."""
+    short, _, line = site.rpartition(":")
+    files = (file for file, _, _ in FRAME.findall(stack) if is_users(file))
+    file = next((each for each in files if short and each.endswith(f"/{short}")), "")
+    return Location(file, int(line), "") if file and line.isdecimal() else None
+
+
 def told_places(told: Mapping[int, Testimony], ranks: Iterable[int]) -> str:
     """Return where these ranks are in the user's code, as the end of a sentence, or ''."""
     places = {rank: users_place(told[rank].stack) for rank in ranks}

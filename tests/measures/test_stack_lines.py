@@ -1,7 +1,13 @@
 import pytest
 
 from ddpcheck.finding import Location
-from ddpcheck.measures.stack_lines import current_first, place_of, told_places, users_place
+from ddpcheck.measures.stack_lines import (
+    current_first,
+    place_of,
+    place_of_site,
+    told_places,
+    users_place,
+)
 from ddpcheck.measures.testimony import Testimony
 
 TRACEBACK = """  File "/venv/lib/python3.11/site-packages/ddpcheck/watch/script.py", line 24, in run_script
@@ -78,3 +84,10 @@ def test_the_thread_that_a_signal_came_to_is_first() -> None:
 def test_a_stack_of_one_thread_is_left_as_it_is() -> None:
     text = FATAL.replace("Current thread", "Thread")
     assert current_first(text) == text
+
+
+def test_a_short_site_is_found_in_the_stacks_files() -> None:
+    assert place_of_site("app/train.py:40", FATAL) == Location("/app/train.py", 40, "")
+    assert place_of_site("other/train.py:40", FATAL) is None
+    assert place_of_site("python3.11/threading.py:40", FATAL) is None
+    assert place_of_site("", FATAL) is None
