@@ -60,8 +60,7 @@ class Observer:
 
         self._ctx = ctx
         self._held: StartAndEnd | None = None
-        averaging = Averaging()
-        self.parts = (averaging, ByHand(), Losses(), Shares())
+        self.parts = (Averaging(), ByHand(), Losses(), Shares())
 
     def on_built(self, live: Trained) -> None:
         """Digest the start."""
@@ -71,7 +70,9 @@ class Observer:
             self._held = StartAndEnd(live)
 
     def on_step(self, _step: int) -> None:
-        """Keep what tells whether groups come together again."""
+        """Keep what tells whether groups come together again, unless all ranks are one."""
+        if len(self.parts[1].ranks) == self._ctx.world_size:
+            self._held = None
         if self._held is not None:
             self._held.note()
 

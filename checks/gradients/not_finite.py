@@ -30,7 +30,8 @@ KEPT_LOSSES_COUNT = 4096
 class Facts(msgspec.Struct, frozen=True):
     """How many losses there were; ``first_bad`` is the first step without a finite one.
 
-    ``recovers`` is whether the last one was finite: no step was made of the bad ones.
+    ``recovers`` is whether the last one was finite: no step can have been made of the bad ones as they
+    were, or the parameters were no numbers, either.
     """
 
     steps: int
@@ -78,8 +79,7 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
     left_out = all(facts[rank].recovers for rank in bad)
     return [
         Finding(
-            title="the loss is not a number"
-            + (" in some steps, which were left out" if left_out else ""),
+            title="the loss is not a number" + (" in some steps" if left_out else ""),
             message=f"in step {first} on {len(ranks)} of {len(facts)} ranks"
             + ("; it is one again later on" if left_out else ""),
             severity=Severity.INFO if left_out else Severity.ERROR,

@@ -15,6 +15,7 @@ from ddpcheck.watch.callsite import users_line
 from ddpcheck.watch.meshes import roots
 from ddpcheck.watch.optimizers import MADE_AT
 from ddpcheck.watch.replicas import WHOLE, Norms, group_of
+from ddpcheck.watch.trained import parameters_of
 
 if TYPE_CHECKING:
     from torch.utils.hooks import RemovableHandle
@@ -60,7 +61,7 @@ class CalledBeside:
         if live.ddp is None:
             return
         self.group = group_of(live.ddp)
-        trained = [each for optimizer in MADE_AT for each in _parameters_of(optimizer)]
+        trained = [each for optimizer in MADE_AT for each in parameters_of(optimizer)]
         wrapped = [p for module in (live.model, *live.beside) for p in module.parameters()]
         known = frozenset(map(id, (*trained, *wrapped)))
         with suppress(Exception):  # whatever a module of the script's may do there
@@ -94,8 +95,3 @@ def _apart(module: nn.Module, known: Collection[int]) -> Iterator[nn.Module]:
         return
     for part in module.children():
         yield from _apart(part, known)
-
-
-def _parameters_of(optimizer: Any) -> Iterator[Any]:
-    for group in optimizer.param_groups:
-        yield from group["params"]

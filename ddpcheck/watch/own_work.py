@@ -12,6 +12,10 @@ class Part(IntEnum):
     BEFORE, INSIDE, AFTER = range(3)
 
 
+# Of what was left out so many are remembered: what is nested in a call ends just before it.
+KEPT_CALLS = 64
+
+
 class OwnWork:
     """Adds up the seconds of a step's parts, from the end of one step to the end of the next."""
 
@@ -25,6 +29,7 @@ class OwnWork:
         self._seconds = [0.0, 0.0, 0.0]
         self._has_gone_in = self._has_gone_back = False
         self._left_out: list[tuple[float, float]] = []  # when it began, and how long it was
+        self._longer_ago_s = 0.0
 
     def leave_out(self, took_s: float) -> None:
         """Leave out what took so long and has just ended, with all that was in it."""
@@ -33,6 +38,9 @@ class OwnWork:
         while self._left_out and self._left_out[-1][0] >= began:
             self._left_out.pop()
         self._left_out.append((began, now - began))
+        # A script may call collectives for hours without a step.
+        if len(self._left_out) > KEPT_CALLS:
+            self._longer_ago_s += self._left_out.pop(0)[1]
 
     def goes_in(self) -> None:
         """Note that the model is called."""
@@ -61,7 +69,8 @@ class OwnWork:
 
     def _go_on(self, part: Part) -> None:
         now = self._clock()
-        took_s = now - self._since - sum(seconds for _, seconds in self._left_out)
+        left_out_s = self._longer_ago_s + sum(seconds for _, seconds in self._left_out)
+        took_s = now - self._since - left_out_s
         self._seconds[self._part] += max(0.0, took_s)
         self._part, self._since = part, now
-        self._left_out = []
+        self._left_out, self._longer_ago_s = [], 0.0

@@ -18,7 +18,7 @@ from ddpcheck.watch.graphs import nodes_of
 from ddpcheck.watch.meshes import names_of
 from ddpcheck.watch.optimizers import MADE_AT
 from ddpcheck.watch.replicas import WHOLE, Norms
-from ddpcheck.watch.trained import ParametersOf
+from ddpcheck.watch.trained import ParametersOf, parameters_of
 
 if TYPE_CHECKING:
     from ddpcheck.target.live import Trained
@@ -53,7 +53,7 @@ class TrainedBeside:
         """Sketch what they start from."""
         wrapped: list[nn.Module] = [live.module, *live.beside]
         known = {id(each) for module in wrapped for each in module.parameters()}
-        known |= {id(each) for group in _groups(live.optimizer) for each in group["params"]}
+        known |= {id(each) for each in parameters_of(live.optimizer)} if live.optimizer else set()
         others = [each for each in MADE_AT if each is not live.optimizer]
         for number, optimizer in enumerate(others[-KEPT_OPTIMIZERS:]):
             self._take(f"optimizer {number}", optimizer, known)
@@ -116,7 +116,3 @@ class TrainedBeside:
                 self._parameters[key] = parameter
                 self.lines[key] = MADE_AT[optimizer]
                 self.names[key] = called
-
-
-def _groups(optimizer: Any) -> list[dict[str, Any]]:
-    return optimizer.param_groups if optimizer is not None else []

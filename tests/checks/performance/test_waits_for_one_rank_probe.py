@@ -228,3 +228,14 @@ def test_too_few_steps_are_a_skip() -> None:
 def test_in_a_rehearsal_it_is_a_skip() -> None:
     with pytest.raises(Skip, match="ddpcheck watch"):
         Observer(context_with()).facts()
+
+
+def test_thousands_of_collectives_of_one_step_are_all_left_out() -> None:
+    script = trained(0)
+    for _ in range(2 * BLOCK_STEPS):
+        for _ in range(1000):
+            script.collective(0.5)
+        script.now += 0.25
+        script.passes(inside=0.5, backward=1.0, after=0.0)
+        script.emit("step", 0)
+    assert (script.blocks()[0].own_s, script.blocks()[0].inside_s) == (0.25, 0.5)
