@@ -58,7 +58,7 @@ class Observer:
     def facts(self) -> Facts:
         """Return what was called; raises Skip where nothing was, or there is no DDP."""
         self._ctx.require_watch()
-        used = tuple(Used(*each) for each in self._beside.told())
+        used = tuple(Used(*each) for each in self._beside.close())
         if not self._beside.group or not used:
             raise Skip("no model was called beside one in DistributedDataParallel")
         return Facts(self._beside.group, used)

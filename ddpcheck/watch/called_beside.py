@@ -73,12 +73,12 @@ class CalledBeside:
         for each in self._models:
             each.note()
 
-    def told(self) -> Iterator[tuple[str, int, tuple[str, ...], Location | None]]:
-        """Yield each that was called: its name, how often, the digests of its norms, and where."""
+    def close(self) -> list[tuple[str, int, tuple[str, ...], Location | None]]:
+        """Take the hooks off and return what was called: name, calls, digests of norms, and where."""
         for each in self._models:
             each.hook.remove()
-            if each.calls:
-                yield each.name, each.calls, each.norms.digests(), each.location
+        called = [each for each in self._models if each.calls]
+        return [(each.name, each.calls, each.norms.digests(), each.location) for each in called]
 
 
 def _kind(module: nn.Module) -> str:

@@ -44,7 +44,7 @@ def followed(ddp: DistributedDataParallel) -> CalledBeside:
 
 def told(beside: CalledBeside) -> list[tuple[str, int, int]]:
     """Return what was called of these classes: its name, how often, and the number of its norms."""
-    own = [each for each in beside.told() if each[0] == "Student"]
+    own = [each for each in beside.close() if each[0] == "Student"]
     return [(name, calls, len(set(norms))) for name, calls, norms, _ in own]
 
 
@@ -93,3 +93,12 @@ def test_one_that_the_script_lets_go_of_is_gone(ddp: DistributedDataParallel) ->
     gc.collect()
     beside.on_step(0)
     assert weight() is None
+    assert told(beside) == []
+
+
+def test_no_hook_is_left_on_what_nobody_called(ddp: DistributedDataParallel) -> None:
+    teacher = copy.deepcopy(ddp.module)
+    beside = followed(ddp)
+    assert vars(teacher)["_forward_pre_hooks"]
+    assert told(beside) == []
+    assert not vars(teacher)["_forward_pre_hooks"]

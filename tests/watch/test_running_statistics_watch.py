@@ -1,5 +1,6 @@
 import copy
 import io
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -31,8 +32,11 @@ def test_each_evaluation_is_noted_as_it_begins() -> None:
     assert not vars(model)["_forward_pre_hooks"]
 
 
-@pytest.mark.parametrize("model", [nn.Linear(3, 1), nn.BatchNorm1d(3, track_running_stats=False)])
-def test_a_model_without_statistics_is_left_alone(model: nn.Module) -> None:
+@pytest.mark.parametrize(
+    "make", [lambda: nn.Linear(3, 1), lambda: nn.BatchNorm1d(3, track_running_stats=False)]
+)
+def test_a_model_without_statistics_is_left_alone(make: Callable[[], nn.Module]) -> None:
+    model = make()
     watch = RunningStatistics(model)
     assert not vars(model)["_forward_pre_hooks"]
     assert watch.close() == ()
