@@ -41,6 +41,28 @@ def wait_for_the_end(model, batch):
 def make():
     return nn.Linear(1, 1), [zeros(2, 1)], wait_for_the_end
 """
+# Rank 1 waits for a worker that never hands out its batch.
+STUCK_LOADER = f"""
+import os, sys, time
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader, Dataset
+
+class Stuck(Dataset):
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, index):
+        if os.environ["RANK"] == "1":
+            sys.stderr.write({WAITING!r})
+            sys.stderr.flush()
+            time.sleep(1000)
+        return torch.zeros(1)
+
+dist.init_process_group("gloo")
+for batch in DataLoader(Stuck(), num_workers=1):
+    dist.all_reduce(batch)
+"""
 
 
 def start(folder: Path, *words: str) -> subprocess.Popen[str]:
@@ -119,6 +141,19 @@ def test_one_request_that_is_signalled_several_times_still_leaves_a_report(tmp_p
     assert (running.returncode, "Traceback" in stderr) == (ExitCode.INCOMPLETE, False)
     assert stderr.splitlines()[-1] == "ddpcheck: ended by SIGTERM"
     assert read_report(tmp_path / "reports/latest").verdict is Verdict.INCOMPLETE
+
+
+def test_loader_workers_that_ctrl_c_ends_as_well_are_no_error_of_their_rank(tmp_path: Path) -> None:
+    (tmp_path / "stuck.py").write_text(STUCK_LOADER)
+    running = start(tmp_path, "watch", "stuck.py")
+    assert running.stderr is not None
+    assert WAITING in read_until(running.stderr, WAITING, times=1)
+    os.killpg(running.pid, signal.SIGINT)
+    assert running.communicate(timeout=LIMIT_S)
+    report = read_report(tmp_path / "reports/latest")
+    assert (running.returncode, report.verdict) == (ExitCode.INTERRUPTED, Verdict.INCOMPLETE)
+    assert not [each for each in report.findings if each.id == "gradients/step-raised"]
+    assert all(each.outcome is not RankOutcome.FAILED for each in report.ranks)
 
 
 def two_nodes(folder: Path, *options: str) -> list[subprocess.Popen[str]]:

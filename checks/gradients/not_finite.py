@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ddpcheck.check import Context, Skip
-from ddpcheck.finding import Finding, Severity
+from ddpcheck.finding import Finding, Location, Severity
 
 if TYPE_CHECKING:
     import torch
@@ -25,18 +25,24 @@ if TYPE_CHECKING:
 
 # Enough for the steps that are watched; more would only take memory.
 KEPT_LOSSES_COUNT = 4096
+FIX = "look at the named ranks' batch of that step; agree on a skip on all ranks"
+FIX_START = (
+    "see what the model starts from: parameters that to_empty() has made, or that were on the meta "
+    "device, have no values until they are initialized; then at the loss itself, and at the data"
+)
 
 
 class Facts(msgspec.Struct, frozen=True):
     """How many losses there were; ``first_bad`` is the first step without a finite one.
 
     ``recovers`` is whether the last one was finite: no step can have been made of the bad ones as they
-    were, or the parameters were no numbers, either.
+    were, or the parameters were no numbers, either. ``location`` is where backward was called first.
     """
 
     steps: int
     first_bad: int | None = None
     recovers: bool = False
+    location: Location | None = None
 
 
 class Observer:
@@ -45,13 +51,17 @@ class Observer:
     def __init__(self, ctx: Context) -> None:
         del ctx
         self._steps = 0
+        self._location: Location | None = None
         self._fine: list[tuple[int, torch.Tensor]] = []
 
     def on_loss(self, step: int, loss: torch.Tensor) -> None:
         """Note the first step whose loss is not finite."""
         if loss.is_meta:
             return  # it has no value: devices/wrong-device says so
+        from ddpcheck.watch.callsite import users_line
+
         self._steps = step + 1
+        self._location = self._location or users_line()
         if len(self._fine) < KEPT_LOSSES_COUNT:
             # Its value is asked for at the end: a GPU would have to be waited for.
             local = getattr(loss, "to_local", None)
@@ -63,7 +73,8 @@ class Observer:
         if not self._steps:
             raise Skip("no loss was computed")
         first_bad = next((step for step, fine in self._fine if not fine), None)
-        return Facts(self._steps, first_bad, first_bad is not None and bool(self._fine[-1][1]))
+        recovers = first_bad is not None and bool(self._fine[-1][1])
+        return Facts(self._steps, first_bad, recovers, self._location)
 
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:
@@ -83,8 +94,9 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
             message=f"in step {first} on {len(ranks)} of {len(facts)} ranks"
             + ("; it is one again later on" if left_out else ""),
             severity=Severity.INFO if left_out else Severity.ERROR,
-            fix="look at the named ranks' batch of that step; agree on a skip on all ranks",
+            fix=FIX_START if first == 0 and len(ranks) == len(facts) else FIX,
             ranks=ranks,
+            location=facts[ranks[0]].location,
             evidence={"first_bad": {str(rank): step for rank, step in sorted(bad.items())}},
         )
     ]

@@ -23,9 +23,18 @@ from ddpcheck.measures.words import spans
 
 Facts = Testimony
 JOINING = re.compile(r'distributed_c10d\.py", line \d+,? in init_process_group')
+FROM_WORKERS = re.compile(r'utils/data/dataloader\.py", line \d+,? in _get_data')
 ONE_SIDED = {"send": "recv", "isend": "recv", "recv": "send", "irecv": "send"}
 # As measures.waiting says it of a transfer.
 UNSENT = "was not sent"
+FIX_WORKERS = (
+    "see what the dataset does in the loader's worker, whose stack this is not: with num_workers=0 it "
+    "works in the rank itself, and with DataLoader(timeout=60) a worker that hangs raises"
+)
+FIX_LATE = (
+    "let it come as the others do; where it has slow work to do, do that before "
+    "init_process_group, or give the group more time: init_process_group(timeout=...)"
+)
 FIX_UNSENT = (
     "send what the other side receives, as often and in the same order: of batch_isend_irecv the "
     "lists of both sides must match"
@@ -123,8 +132,5 @@ def _fix(first: Testimony, *, together: bool) -> str:
     if first.ended_by == NO_SIGN and first.is_watched:
         return LOST_HOST
     if first.is_watched:
-        return (
-            "let it come as the others do; where it has slow work to do, do that before "
-            "init_process_group, or give the group more time: init_process_group(timeout=...)"
-        )
+        return FIX_WORKERS if FROM_WORKERS.search(first.stack) else FIX_LATE
     return "read the stack of the named rank in the report; raise --deadline if it is slow"

@@ -137,6 +137,9 @@ class _Followed:
             return 0
         # Once there is a verdict, another rank may have left, as it may.
         if error is not None and self._work.verdict() is None:
+            code = self._work.interrupted(error)
+            if code is not None:
+                return code
             self._work.raised(error)
         code = self._work.end(0)
         self._rank.part()
@@ -174,6 +177,7 @@ class _Starter(_Followed):
         self.install()
         for number in REQUESTS_TO_END:
             signal.signal(number, self._hand_on)
+        raised = ""
         try:
             run_script(settings.script, is_module=settings.is_module)
         except SystemExit as end:
@@ -181,7 +185,7 @@ class _Starter(_Followed):
             self._end(end if status else None)
         except raised_by_code() as error:
             show_raised(error)
-            status = 1
+            status, raised = 1, type(error).__name__
             self._end(error)
         else:
             status = 0
@@ -189,8 +193,19 @@ class _Starter(_Followed):
         self.waits()
         self._starting.close()
         if self._rank is None and not self._told().arrivals() and status != ExitCode.USAGE:
-            return self._tell_of_no_ranks(f"ended with {ending(status)}")
+            return (
+                self._tell_of_raised(raised)
+                if raised
+                else self._tell_of_no_ranks(f"ended with {ending(status)}")
+            )
         return status
+
+    def _tell_of_raised(self, name: str) -> int:
+        sys.stderr.write(
+            f"ddpcheck: {self._job.settings.script[0]} raised {name}, as shown above, before any process made a "
+            "process group: there is no report\n"
+        )
+        return ExitCode.USAGE
 
     def _tell_of_no_ranks(self, did: str) -> int:
         sys.stderr.write(

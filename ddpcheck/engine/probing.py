@@ -7,6 +7,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import msgspec
 
@@ -31,7 +32,7 @@ def outcome_of(check: Check, context: Context) -> Entry:
 def outcome(check_id: str, measure: Callable[[], Facts], started: float) -> Entry:
     """Return what measuring gives that began at a time of ``perf_counter``."""
     try:
-        facts = measure()
+        told = msgspec.to_builtins(measure(), enc_hook=_pythons_own)
     except Skip as skip:
         return Skipped(check_id, str(skip))
     except DdpcheckError as error:
@@ -39,7 +40,14 @@ def outcome(check_id: str, measure: Callable[[], Facts], started: float) -> Entr
     except RAISED_BY_CODE as error:
         return crash_of(check_id, error)
     took_s = round(time.perf_counter() - started, 4)
-    return Measured(check_id, msgspec.to_builtins(facts), took_s)
+    return Measured(check_id, told, took_s)
+
+
+def _pythons_own(value: Any) -> object:
+    """Return a number of numpy's, or of a tensor, as Python's: a script may have set it anywhere."""
+    if not hasattr(value, "item"):
+        raise TypeError(f"facts hold a {type(value).__name__}, which no report can hold")
+    return value.item()
 
 
 def raised_by_code() -> tuple[type[BaseException], ...]:

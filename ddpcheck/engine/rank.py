@@ -251,6 +251,7 @@ class Rank:
                 watching.WatchWork,
                 watch=settings,
                 leave=self._leave_script,
+                is_asked_to_end=lambda: bool(self._mail.asked),
                 early=self._early,
             )
         return make(

@@ -19,9 +19,10 @@ class SignalMail:
     """Signals that ask this process to end, as they arrive; made in the main thread."""
 
     def __init__(self) -> None:
+        self.asked = ""  # by which the main thread was asked first, as soon as it hears of it
         self._reader, self._writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         for number in REQUESTS_TO_END:
-            signal.signal(number, _heard)
+            signal.signal(number, self._hear)
         signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
         # What the user's code forks, loader workers say, ends on SIGTERM as it always would.
         os.register_at_fork(after_in_child=_deliver_as_usual)
@@ -44,7 +45,7 @@ class SignalMail:
             numbers = os.read(self._reader, 64)
         except BlockingIOError:
             return ""
-        ours = [each for each in numbers if each in REQUESTS_TO_END and _is_ours(each)]
+        ours = [each for each in numbers if each in REQUESTS_TO_END and self._is_ours(each)]
         names = [signal.Signals(each).name for each in ours]
         return names[0] if names else ""
 
@@ -57,20 +58,24 @@ class SignalMail:
         """Let signals mean what they mean to Python, but for those that others handle by now."""
         signal.set_wakeup_fd(-1)
         for number in REQUESTS_TO_END:
-            if _is_ours(number):
-                usual = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
-                signal.signal(number, usual)
+            if self._is_ours(number):
+                _handle_as_usual(number)
 
+    def _hear(self, number: int, _frame: FrameType | None) -> None:
+        """Keep it, and do nothing: the sentinel reads the descriptor."""
+        self.asked = self.asked or signal.Signals(number).name
 
-def _is_ours(number: int) -> bool:
-    return signal.getsignal(number) is _heard
-
-
-def _heard(_number: int, _frame: FrameType | None) -> None:
-    """Do nothing: the sentinel reads the descriptor."""
+    def _is_ours(self, number: int) -> bool:
+        return signal.getsignal(number) == self._hear
 
 
 def _deliver_as_usual() -> None:
     signal.set_wakeup_fd(-1)
     for number in REQUESTS_TO_END:
-        signal.signal(number, signal.SIG_DFL)
+        _handle_as_usual(number)
+
+
+def _handle_as_usual(number: int) -> None:
+    """Let it mean what it means to Python: Ctrl-C raises, and loader workers leave without a word."""
+    usual = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+    signal.signal(number, usual)

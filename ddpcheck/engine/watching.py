@@ -51,6 +51,7 @@ class WatchWork(RankWork):
 
     watch: WatchSettings
     leave: Callable[[], None]
+    is_asked_to_end: Callable[[], bool]
     early: Eyes | None = None
 
     def __post_init__(self) -> None:
@@ -105,10 +106,25 @@ class WatchWork(RankWork):
             verdict = self.verdict()
             if verdict is not None:  # another rank has left after it, as it may
                 return verdict.exit_code
+            code = self.interrupted(error)
+            if code is not None:
+                return code
             show_raised(error)
             self.raised(error)
             return 1
         return 0
+
+    def interrupted(self, error: BaseException) -> int | None:
+        """Wait for the end that was asked for, if it was, and tell where the script was; return its code.
+
+        Ctrl-C, and torchrun's signal, reach loader workers and other children as well: what is raised
+        since is no fault of the script's.
+        """
+        if self._code is not None or not self.is_asked_to_end():
+            return None
+        self.whereabouts.left_at = crash_of(SCRIPT, error).stack
+        end = self.channel.hear(ENDED, End, LEADER_SLACK_S)
+        return end.exit_code if end else ExitCode.INCOMPLETE
 
     def verdict(self) -> End | None:
         """Return the end of the run if it came while the script was still watched, and ends it."""

@@ -55,6 +55,7 @@ class Whereabouts:
         self.until = float("inf")
         self.entered = 0
         self.crash: Crashed | None = None
+        self.left_at = ""  # the stack of what the script raised since it was asked to end
         self.spared: int | None = None  # the exit code of a verdict after which its script goes on
         self.box = BlackBox(None)
         self.groups: Groups | None = None  # of a watched script
@@ -172,7 +173,7 @@ class Whereabouts:
                 groups=groups,
                 agent=self.silent_agent,
             )
-        frame = sys._current_frames().get(self._main or 0)
+        frame = None if self.left_at else sys._current_frames().get(self._main or 0)
         pending = next((call.what for call in recorded if not call.done), "")
         if self.stands and self.standstill is not None:
             pending = pending or self.standstill.waits_in
@@ -182,7 +183,7 @@ class Whereabouts:
             overran=self.overran or self.stands,
             stood_s=stop.seconds if stop else 0.0,
             stood_in=stop.check if stop else "",
-            stack=stack_of(frame) if self.busy else "",
+            stack=(self.left_at or stack_of(frame)) if self.busy else "",
             waits_in=(pending or waiting_call(frame)) if self.busy else "",
             interrupted_by=interrupted_by,
             calls=self.box.flight.calls,

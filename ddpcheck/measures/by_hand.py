@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import msgspec
 
 from ddpcheck.finding import Confidence, Finding, Location, Severity
-from ddpcheck.measures.deeds import Deed, cause_of_drift
+from ddpcheck.measures.deeds import cause_of_drift
 from ddpcheck.measures.drift import (
     OF_GRADIENTS,
     ROUNDING_UNITS,
     Drift,
-    Replica,
     first_drift,
     odd_ones,
 )
+from ddpcheck.measures.kept_alike import SEED_FIX, Kept, are_alike, found_beside_kept, kept_alike
 from ddpcheck.measures.peers import grouped
 from ddpcheck.measures.sketch import Sketch, first_difference
 from ddpcheck.measures.words import spans
@@ -41,7 +41,7 @@ class Unwrapped(msgspec.Struct, frozen=True):
     ``parts`` are ranks that send each other tensors, or share a backward pass, as those that hold
     parts of one model do; ``spread`` are those that share a forward pass. ``placed`` are the lines at
     which DDP was made of what is trained without it now, ``ended`` is whether the script came to its
-    end. ``too_soon`` are parameters whose gradients were summed before the last
+    end; ``made`` is where the optimizer was. ``too_soon`` are parameters whose gradients were summed before the last
     backward pass came to them.
     """
 
@@ -53,6 +53,7 @@ class Unwrapped(msgspec.Struct, frozen=True):
     spread: list[Ranks] = []
     placed: list[Location | None] = []
     ended: bool = False
+    made: Location | None = None
 
     @property
     def ranks(self) -> Ranks:
@@ -60,15 +61,11 @@ class Unwrapped(msgspec.Struct, frozen=True):
         return self.summed.ranks if self.summed else ()
 
 
-class Told(Replica, Protocol):
+class Told(Kept, Protocol):
     """What a rank tells of its replica: see ``checks.gradients.replicas_differ.Facts``."""
 
     @property
-    def unit(self) -> float: ...  # noqa: D102
-    @property
     def unwrapped(self) -> Unwrapped: ...  # noqa: D102
-    @property
-    def deeds(self) -> Sequence[Deed]: ...  # noqa: D102
 
 
 @dataclass(frozen=True)
@@ -109,7 +106,28 @@ def found_without_ddp(told: Mapping[int, Told]) -> Finding | None:
     placed = [where for own in told.values() for where in own.unwrapped.placed]
     if placed and not is_divided:
         return _of_thrown_away(told, drift, placed[0])
-    return _of_own(told, drift)
+    beside = None if is_divided else _beside_kept(told)
+    return beside or _of_own(told, drift)
+
+
+def _beside_kept(told: Mapping[int, Told]) -> Finding | None:
+    """Return a finding where the optimizer keeps most alike, and that is not to differ by design.
+
+    It averages in its step: gradients that differ before that are all alike to it.
+    """
+    kept, own = kept_alike(told), own_by_design(told)
+    shared = {rank: _shared(each, own) for rank, each in told.items()}
+    drift = first_drift({rank: _beside(each, kept) for rank, each in shared.items()})
+    if not kept or drift is None:
+        return None
+    one = told[min(told)].unwrapped
+    found = found_beside_kept(told, drift, kept, one.names)
+    return msgspec.structs.replace(found, location=found.location or one.made)
+
+
+def _beside(shared: Shared, kept: Collection[str]) -> Shared:
+    before, after = _without(shared.before, kept), _without(shared.after, kept)
+    return replace(shared, before=before, gradients=[], after=after)
 
 
 def own_by_design(told: Mapping[int, Told]) -> set[str]:
@@ -119,7 +137,7 @@ def own_by_design(told: Mapping[int, Told]) -> set[str]:
     the ranks were not seeded alike, and none is meant to differ.
     """
     names = {name for own in told.values() for name in own.before}
-    unlike = {name for name in names if not _are_alike([own.before for own in told.values()], name)}
+    unlike = {name for name in names if not are_alike([own.before for own in told.values()], name)}
     random = names - {name for own in told.values() for name in own.unwrapped.constants}
     summed = [own.unwrapped.summed for own in told.values()]
     is_whole = all(each is not None and each.is_whole for each in summed)
@@ -130,7 +148,7 @@ def are_averaged(told: Mapping[int, Told]) -> bool:
     """Return whether some gradient was the same on all ranks in a step, and not zero."""
     for step in range(min(len(own.gradients) for own in told.values())):
         gradients = [own.gradients[step] for own in told.values()]
-        if any(each.norm and _are_alike(gradients, name) for name, each in gradients[0].items()):
+        if any(each.norm and are_alike(gradients, name) for name, each in gradients[0].items()):
             return True
     return False
 
@@ -224,7 +242,7 @@ def _title(told: Mapping[int, Told], drift: Drift, name: str) -> str:
 
 def _fix(told: Mapping[int, Told], drift: Drift, name: str) -> str:
     if drift.step < 0:
-        return "seed all ranks alike before the model is made, or broadcast it from rank 0 before training"
+        return SEED_FIX
     if is_too_soon(told, drift):
         return "average the gradients after the last backward pass before the optimizer's step, or use DDP"
     if is_unused(told, drift):
@@ -269,7 +287,3 @@ def _shared(told: Told, own: Collection[str]) -> Shared:
 
 def _without(sketches: Mapping[str, Sketch], names: Collection[str]) -> Sketches:
     return {name: each for name, each in sketches.items() if name not in names}
-
-
-def _are_alike(sketches: Sequence[Mapping[str, Sketch]], name: str) -> bool:
-    return len({each[name].digest if name in each else "" for each in sketches}) == 1

@@ -51,7 +51,8 @@ UNKNOWN_FIX = (
 class Deed(msgspec.Struct, frozen=True):
     """One of them on one rank, in a training step that counts from 0; ``what`` tells more of it.
 
-    Of a setting ``what`` is its name, and ``value`` what it is from this step on.
+    Of a setting ``what`` is its name, ``value`` what it is from this step on, and ``location`` the
+    scheduler's that set it; or the optimizer's, which ``was_made`` there, where the script did.
     """
 
     kind: Kind
@@ -59,6 +60,7 @@ class Deed(msgspec.Struct, frozen=True):
     what: str = ""
     location: Location | None = None
     value: str = ""
+    was_made: bool = False
 
 
 class Cause(msgspec.Struct, frozen=True):
@@ -127,7 +129,8 @@ def _cause_of_setting(name: str, known: Mapping[int, Deed]) -> Cause:
     values = {rank: deed.value for rank, deed in known.items()}
     told = [f"{each} on rank {spans(own)}" for each, own in grouped(values).items()][:TOLD_VALUES]
     last = max(known.values(), key=lambda deed: deed.step)
-    where = f", set by {last.location}" if last.location else ""
+    how = "of the optimizer made at" if last.was_made else "set by"
+    where = f", {how} {last.location}" if last.location else ""
     words = f"from step {last.step} on the optimizer's {name} is {', '.join(told)}{where}"
     return Cause(words, outside_majority(values), last.location, FIXES[Kind.SET])
 

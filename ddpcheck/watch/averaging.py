@@ -40,9 +40,9 @@ class Averaging:
         """Return whether a backward pass went through collectives, and not to be averaged by DDP."""
         return self._is_joint and self._shards
 
-    def read_losses(self) -> tuple[float, ...]:
-        """Return the first losses where FSDP averages the gradients; waits for the device."""
-        return self._losses.read() if self._shards else ()
+    def read_losses(self, *, of_ddp: bool = False) -> tuple[float, ...]:
+        """Return the first losses where FSDP averages the gradients, or DDP, too; waits for the device."""
+        return self._losses.read() if self._shards or of_ddp else ()
 
     @property
     def _shards(self) -> bool:

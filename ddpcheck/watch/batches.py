@@ -5,11 +5,15 @@ from __future__ import annotations
 from typing import Any, cast
 
 import torch
+from torch import nn
 from torch.utils.data import DataLoader
+from torch.utils.hooks import RemovableHandle
 
 from ddpcheck.finding import Location
 from ddpcheck.measures.digests import short_digest
 from ddpcheck.target.live import Trained, tensors_in
+from ddpcheck.watch.batchnorm import Look
+from ddpcheck.watch.callsite import users_line
 from ddpcheck.watch.feeds import Feed
 
 # Of each tensor, so many elements from its start tell one batch from another.
@@ -83,13 +87,14 @@ class TrainedOn:
 
 
 class Given:
-    """A part of an observer: whether there is a DataLoader, and what goes into the model.
+    """A part of an observer: whether there is a DataLoader, and what goes into a model in DDP.
 
     A rank may take its part of a batch of all.
     """
 
     def __init__(self) -> None:
         self.loads = False
+        self.location: Location | None = None
         self._inputs: list[Keepsake] = []
 
     def inputs(self) -> tuple[str, ...]:
@@ -105,9 +110,36 @@ class Given:
         self.loads = True
 
     def on_inputs(self, _step: int, inputs: Any) -> None:
-        """Look at what goes into the model."""
+        """Look at what goes into the model, and where the script calls it."""
         if len(self._inputs) < KEPT_BATCHES:
+            self.location = self.location or users_line()
             self._inputs.append(Keepsake(inputs))
+
+
+class GivenAny(Given):
+    """The same, of a model that FSDP shards, too: of what is sharded last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._hook: RemovableHandle | None = None
+
+    def close(self) -> tuple[str, ...]:
+        """Take the hook off and return a digest of each of the first inputs; waits for the device."""
+        self._take_off()
+        return self.inputs()
+
+    def on_sharded(self, module: nn.Module, _mesh: Any, _location: Location | None) -> None:
+        """Look at what goes into it, and no more into what was a part of it."""
+        self._take_off()
+        self._hook = module.register_forward_pre_hook(Look(self._called), with_kwargs=True)
+
+    def _take_off(self) -> None:
+        if self._hook is not None:
+            self._hook.remove()
+
+    def _called(self, module: nn.Module, arguments: Any, named: Any) -> None:
+        if module.training and torch.is_grad_enabled():
+            self.on_inputs(0, (arguments, named))
 
 
 def _is_of_one_value(head: torch.Tensor) -> bool:

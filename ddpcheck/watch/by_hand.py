@@ -17,6 +17,7 @@ from ddpcheck.target.live import Trained
 from ddpcheck.target.sketch import sketch_all
 from ddpcheck.watch.callsite import users_line
 from ddpcheck.watch.meshes import constants_of, local_part, names_of
+from ddpcheck.watch.optimizers import MADE_AT
 from ddpcheck.watch.parts import PartsOfOne
 from ddpcheck.watch.replicas import WHOLE
 from ddpcheck.watch.states import version_of
@@ -47,6 +48,7 @@ class ByHand:
         self._exchanged: set[Ranks] = set()
         self._placed: list[tuple[list[ref[nn.Parameter]], Location | None]] = []
         self._has_ended = False
+        self._made: Location | None = None
         self.is_after = False
         self._sent: Counter[Ranks] = Counter()
         self._sent_within: dict[Ranks, Counter[torch.Size]] = {}
@@ -98,7 +100,7 @@ class ByHand:
         names = too_soon.names(self.ranks) if too_soon is not None else []
         told = (self._summed, self._names, self._constants, self.parts, names)
         placed = [line for module, line in self._placed if self._has_parameters_of(module)]
-        return Unwrapped(*told, sorted(self._spread), placed, self._has_ended)
+        return Unwrapped(*told, sorted(self._spread), placed, self._has_ended, self._made)
 
     def on_placed(self, module: nn.Module) -> None:
         """Note where DDP is made of a model: it may be thrown away."""
@@ -147,6 +149,7 @@ class ByHand:
         self._is_wrapped = live.ddp is not None
         if not self._is_wrapped:
             self._module = live.module
+            self._made = MADE_AT.get(live.optimizer)
             self._constants, self._names = constants_of(live.module), names_of(live.module)
             self._of_one.on_built(live)
             self.on_gradients(0)

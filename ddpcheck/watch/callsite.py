@@ -28,6 +28,21 @@ def users_line() -> Location | None:
     return next(users_lines(), None)
 
 
+def line_of_making(made: object) -> Location | None:
+    """Return the innermost line of the user's code that is not in the making of this object itself.
+
+    A class of the user's own has its ``__init__`` call the one that it is derived from.
+    """
+    frame = inspect.currentframe()
+    while frame is not None:
+        code = frame.f_code
+        own = code.co_name == "__init__" and frame.f_locals.get("self") is made
+        if is_users(code.co_filename) and not own:
+            return Location(code.co_filename, frame.f_lineno, code.co_name)
+        frame = frame.f_back
+    return None
+
+
 def users_lines() -> Iterator[Location]:
     """Yield the lines of the user's code that the calling thread is in, the innermost first."""
     frame = inspect.currentframe()

@@ -19,7 +19,7 @@ from torch import nn
 from torch._C import _is_tracing
 from torch._C._functorch import is_functorch_wrapped_tensor
 
-from ddpcheck.watch.callsite import users_line
+from ddpcheck.watch.callsite import line_of_making, users_line
 from ddpcheck.watch.optimizers import MADE_AT
 from ddpcheck.watch.packed import PACKED
 from ddpcheck.watch.replaced import Replaced, Tell
@@ -129,7 +129,7 @@ class Functions:
         self._emit("chosen", arguments[0], users_line())
 
     def _optimizing(self, _result: Any, arguments: Any, _named: Any) -> None:
-        MADE_AT[arguments[0]] = users_line()
+        MADE_AT[arguments[0]] = line_of_making(arguments[0])
         self._emit("optimizing", arguments[0], MADE_AT[arguments[0]])
 
     def _resumed(self, _result: Any, arguments: Any, _named: Any) -> None:

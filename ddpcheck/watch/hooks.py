@@ -7,6 +7,7 @@ DataLoader, ``Tensor.backward``. ``close`` puts all back.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import count
 from threading import current_thread, main_thread
 from time import perf_counter
@@ -29,6 +30,7 @@ from torch.utils.hooks import RemovableHandle
 from ddpcheck.watch.feeds import Feeds
 from ddpcheck.watch.functions import Functions
 from ddpcheck.watch.meetings import Meetings
+from ddpcheck.watch.optimizers import only_makes_state, telling_once
 from ddpcheck.watch.replaced import Around, Replaced
 from ddpcheck.watch.replicas import group_of
 from ddpcheck.watch.schedules import Schedules
@@ -230,7 +232,8 @@ class Hooks:
         if optimizer in self._stepping:  # its last step raised
             del self._stepping[self._stepping.index(optimizer) :]
         self._stepping.append(optimizer)
-        if len(self._stepping) > 1:  # it is a part of another one: ZeRO's, or a wrapper's
+        # It is a part of another one, ZeRO's or a wrapper's, or no step at all.
+        if len(self._stepping) > 1 or only_makes_state():
             return None
         if self._optimizer is None and self._trains(optimizer):
             self._optimizer = optimizer
@@ -244,30 +247,17 @@ class Hooks:
         if closure is None:
             self.stream().emit("gradients", self.step)
             return None
-        told = self._telling(closure)
+        told = telling_once(closure, partial(self.stream().emit, "gradients", self.step))
         if len(arguments) > 1:
             return (arguments[0], told, *arguments[2:]), named
         return arguments, {**named, "closure": told}
 
-    def _telling(self, closure: Callable[[], Any]) -> Callable[[], Any]:
-        """Return the closure so that it tells of the gradients: they come to be in it."""
-        step = self.step
-        has_told = False
-
-        def told() -> Any:
-            nonlocal has_told
-            loss = closure()
-            if not has_told:
-                has_told = True
-                self.stream().emit("gradients", step)
-            return loss
-
-        return told
-
     def _after_step(self, optimizer: Optimizer, _arguments: Any, _named: Any) -> None:
-        self._feeds.stepped()
         if optimizer in self._stepping:
             del self._stepping[self._stepping.index(optimizer) :]
+        if only_makes_state():
+            return
+        self._feeds.stepped()
         if optimizer is self._optimizer and not self._stepping:
             self.stream().emit("step", self.step)
             self.step += 1

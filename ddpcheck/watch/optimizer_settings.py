@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
@@ -49,8 +50,11 @@ class OptimizerSettings:
         now = dict(_settings_of(optimizer))
         changed = {name: each for name, each in now.items() if self._now.get(name) != each}
         if changed and len(self._kept) < KEPT_CHANGES:
-            location = self._scheduled or MADE_AT.get(optimizer)
-            self._kept += [Deed(Kind.SET, step, n, location, _told(v)) for n, v in changed.items()]
+            location, was_made = self._scheduled or MADE_AT.get(optimizer), self._scheduled is None
+            self._kept += [
+                Deed(Kind.SET, step, name, location, _told(value), was_made)
+                for name, value in changed.items()
+            ]
         self._now, self._scheduled = now, None
 
     def kept_of(self, optimizer: Any) -> tuple[Deed, ...]:
@@ -64,7 +68,7 @@ def _settings_of(optimizer: Any) -> Iterator[tuple[str, Any]]:
     for number, group in enumerate(groups):
         for name in (each for each in optimizer.defaults if each not in HOW):
             value = group.get(name)
-            if isinstance(value, (bool, int, float, tuple)):
+            if isinstance(value, (Real, tuple)):
                 yield f"{name}{f' of group {number}' * (len(groups) > 1)}", value
 
 

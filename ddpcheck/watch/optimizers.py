@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary, ref
@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary, ref
 import torch
 
 from ddpcheck.finding import Location
+from ddpcheck.watch.callsite import is_inside
 
 KEPT_COUNT = 64
 # Where each was made: it may be before anybody listens.
@@ -73,3 +74,26 @@ def _covers(new: Made, old: Made) -> bool:
 
 def _ids(parameters: Iterable[ref[torch.Tensor]]) -> set[int]:
     return {id(each) for known in parameters if (each := known()) is not None}
+
+
+def only_makes_state() -> bool:
+    """Return whether torch has an optimizer step with a rate of 0, to be given a state to load into.
+
+    Source: torch.distributed.checkpoint.state_dict.
+    """
+    return is_inside("_init_optim_state", "torch")
+
+
+def telling_once(closure: Callable[[], Any], tell: Callable[[], None]) -> Callable[[], Any]:
+    """Return an optimizer's closure so that it tells when it has made gradients for the first time."""
+    has_told = False
+
+    def told() -> Any:
+        nonlocal has_told
+        loss = closure()
+        if not has_told:
+            has_told = True
+            tell()
+        return loss
+
+    return told

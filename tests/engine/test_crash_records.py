@@ -3,10 +3,35 @@
 import json
 from typing import Any
 
+import msgspec
+import numpy as np
 import pytest
+import torch
 
-from ddpcheck.engine.probing import KEPT_FRAMES, crash_of
+from ddpcheck.engine.entries import Crashed, Measured
+from ddpcheck.engine.probing import KEPT_FRAMES, crash_of, outcome
 from ddpcheck.measures.stack_lines import users_place
+
+
+class Rate(msgspec.Struct):
+    """Facts with what a script has set."""
+
+    rate: Any
+
+
+@pytest.mark.parametrize(
+    "rate", [np.float32(0.5), np.float64(0.5), torch.tensor(0.5), np.array(0.5)], ids=repr
+)
+def test_numbers_of_other_kinds_are_told_as_pythons(rate: Any) -> None:
+    told = outcome("a/b", lambda: Rate({"lr": [rate]}), 0.0)
+    assert isinstance(told, Measured)
+    assert told.facts == {"rate": {"lr": [0.5]}}
+
+
+def test_facts_that_no_report_can_hold_are_a_fault_of_their_check() -> None:
+    told = outcome("a/b", lambda: Rate(object()), 0.0)
+    assert isinstance(told, Crashed)
+    assert (told.check, "object, which no report can hold" in told.error) == ("a/b", True)
 
 
 def nested(depth: int) -> Any:

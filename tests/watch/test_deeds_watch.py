@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
@@ -14,6 +15,7 @@ from ddpcheck.measures.deeds import Kind
 from ddpcheck.watch.deeds import Deeds
 from ddpcheck.watch.functions import Functions
 from ddpcheck.watch.optimizer_settings import OptimizerSettings
+from ddpcheck.watch.optimizers import MADE_AT
 from ddpcheck.watch.schedules import Schedules
 from ddpcheck.watch.trained import Watched
 
@@ -124,3 +126,32 @@ def test_a_state_that_an_optimizer_is_given_is_noted_of_it_alone() -> None:
     assert Kind.RESUMED not in [each.kind for each in kept]
     kept = settings_of(one, 2, lambda: one.load_state_dict(state))
     assert [each.step for each in kept if each.kind is Kind.RESUMED] == [1, 2]
+
+
+class OwnAdam(torch.optim.Adam):
+    """An optimizer of the script's own."""
+
+    def __init__(self, parameters: Any) -> None:
+        super().__init__(parameters, lr=0.1)
+
+
+def test_an_optimizer_of_ones_own_was_made_where_its_class_was_called() -> None:
+    functions = Functions(lambda *_told: None)
+    functions.install()
+    optimizer = OwnAdam([torch.zeros(1, requires_grad=True)])
+    functions.close()
+    made = MADE_AT[optimizer]
+    assert made is not None
+    assert made.function == "test_an_optimizer_of_ones_own_was_made_where_its_class_was_called"
+
+
+def test_a_rate_of_numpys_is_a_setting() -> None:
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.5)
+    rates = iter(np.array([0.25, 0.125], dtype=np.float32))
+
+    def change() -> None:
+        optimizer.param_groups[0]["lr"] = next(rates, np.float32(0))
+
+    kept = settings_of(optimizer, 3, change)
+    assert [each.value for each in kept if each.what == "lr"] == ["0.5", "0.25", "0.125"]
+    assert all(each.was_made for each in kept)

@@ -81,6 +81,14 @@ def test_a_rank_that_raises_before_it_has_a_group_is_named(tmp_path: Path) -> No
     assert ended.took_s < BOUND_S
 
 
+def test_a_script_that_raises_before_it_starts_any_is_told_so(tmp_path: Path) -> None:
+    ended = started(tmp_path, "fork", "--fault", "raise-first")
+    assert ended.exit_code == ExitCode.USAGE
+    (line,) = ended.own_lines
+    assert "raised ValueError, as shown above" in line
+    assert "ValueError: no such configuration" in ended.stderr
+
+
 def test_a_script_that_starts_none_after_all_is_told_what_to_do(tmp_path: Path) -> None:
     ended = started(tmp_path, "none")
     assert ended.exit_code == ExitCode.USAGE

@@ -39,4 +39,6 @@ def test_ranks_that_had_it_first_are_named(
     (finding,) = judge(facts)
     assert (finding.ranks, finding.severity) == (ranks, Severity.ERROR)
     assert f"step {step}" in finding.message
+    is_of_all_from_the_start = step == 0 and len(ranks) == len(facts)
+    assert ("to_empty" in finding.fix) is is_of_all_from_the_start
     assert summarize(facts) == ""

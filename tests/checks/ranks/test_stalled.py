@@ -13,6 +13,7 @@ CHECK = "collectives/wrong-values"
 TRAINING = "rehearsal/training"
 REDUCE = "all_reduce SUM float32[1000]"
 SHORT = "all_reduce SUM float32[990]"
+USERS = '  File "/home/me/train.py", line {line}, in main\n    {code}'
 STACK = "  File data.py, line 7, in collate"
 
 
@@ -160,6 +161,17 @@ def test_the_evidence_keeps_the_stack_and_where_each_rank_waits() -> None:
     }
 
 
+def test_a_rank_that_waits_for_its_loaders_worker_is_told_how_to_see_into_it() -> None:
+    stack = (
+        USERS.format(line=7, code="for batch in loader:")
+        + '\n  File "/site-packages/torch/utils/data/dataloader.py", line 1464, in _get_data'
+    )
+    waits = Testimony(state=State.BUSY, check="watch/script", overran=True, stack=stack)
+    (finding,) = judge(world(3, waiting()) | {1: waits})
+    assert finding.ranks == (1,)
+    assert "num_workers=0" in finding.fix
+
+
 def receiving(rank: int) -> Testimony:
     sent, asked = (Call(1, "a transfer", "pipe.py:9"),), Call(2, "a transfer", "pipe.py:9")
     groups = (
@@ -178,7 +190,6 @@ def test_lists_of_transfers_that_do_not_match_are_told_as_such() -> None:
     assert "batch_isend_irecv" in finding.fix
 
 
-USERS = '  File "/home/me/train.py", line {line}, in main\n    {code}'
 MEETING = (
     '\n  File "/site-packages/torch/distributed/distributed_c10d.py", line 9, in init_process_group'
 )

@@ -68,6 +68,8 @@ def by_hand(options):
 
 if __name__ == "__main__":
     options = parsed()
+    if options.fault == "raise-first":
+        raise ValueError("no such configuration")
     mp.start_processes(prepare, nprocs=1, start_method="fork")
     if options.by == "spawn":
         mp.spawn(main, args=(options,), nprocs=options.ranks)
