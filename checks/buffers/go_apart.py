@@ -1,9 +1,10 @@
 """A buffer that each rank changes by its own batches goes apart, and nobody hands it out.
 
 Why it matters
-    With broadcast_buffers=False DistributedDataParallel leaves buffers alone. A codebook that is
-    moved by averages, or the statistics that inputs are normalized with, then become another one on
-    each rank: each computes something else with the same parameters, and rank 0's is what is saved.
+    With broadcast_buffers=False DistributedDataParallel leaves buffers alone, and those of a loss
+    beside the model anyway. A codebook that is moved by averages, the statistics that inputs are
+    normalized with, or a center of targets then become another one on each rank: each computes
+    something else with the same parameters, and rank 0's is what is saved.
 
 What to do
     Average what changes the buffer over the ranks before it is changed (all_reduce of the sums and
@@ -13,6 +14,7 @@ What to do
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -25,10 +27,11 @@ from ddpcheck.measures.words import spans
 
 if TYPE_CHECKING:
     from ddpcheck.target.live import Trained
-    from ddpcheck.watch.own_buffers import OwnBuffers
+    from ddpcheck.watch.own_buffers import LossBuffers, OwnBuffers
 
 # Of its size. Below it is what batches of one distribution make of long averages.
 LEAST_RELATIVE = 0.01
+FIX = "average what changes the buffer over the ranks (all_reduce) before it is changed"
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -36,7 +39,7 @@ class Facts(msgspec.Struct, frozen=True):
 
     ``gradual`` are those of several numbers that a step changes a little, as an average is; a queue
     of past samples has others at once, and each rank may have its own. ``line`` is that of the model's
-    first forward pass.
+    first forward pass, and ``lines`` of what a loss beside it has is where that is called.
     """
 
     group: tuple[int, ...]
@@ -45,6 +48,7 @@ class Facts(msgspec.Struct, frozen=True):
     gradual: tuple[str, ...]
     steps: int
     line: Location | None = None
+    lines: dict[str, Location | None] = {}
 
 
 class Observer:
@@ -54,35 +58,44 @@ class Observer:
         self._ctx = ctx
         self._group: tuple[int, ...] = ()
         self._buffers: OwnBuffers | None = None
+        self._losses: list[LossBuffers] = []
         self._steps = 0
         self._line: Location | None = None
 
     def on_built(self, live: Trained) -> None:
         """Sketch what they start from."""
         from ddpcheck.watch.callsite import users_line
-        from ddpcheck.watch.own_buffers import OwnBuffers
+        from ddpcheck.watch.own_buffers import KEPT_LOSSES, buffers_beside, buffers_in
         from ddpcheck.watch.replicas import group_of
 
         if live.ddp is not None and self._ctx.watches:
             self._group, self._line = group_of(live.ddp), users_line()
-            self._buffers = OwnBuffers(live.ddp)
+            self._buffers = buffers_in(live.ddp)
+            self._losses = list(islice(buffers_beside(live.module), KEPT_LOSSES))
 
     def on_step(self, step: int) -> None:
         """Count the step."""
         self._steps = step + 1
-        if self._buffers is not None:
-            self._buffers.note(step)
+        for each in (self._buffers, *self._losses):
+            if each is not None:
+                each.note(step)
 
     def facts(self) -> Facts:
         """Return the sketches; raises Skip where DDP hands all buffers out, or there are none."""
         self._ctx.require_watch()
         if self._buffers is None:
             raise Skip("no model was trained through DistributedDataParallel")
-        if not self._buffers.before:
+        for each in self._losses:
+            each.close()
+        losses = [each for each in self._losses if each.called is not None and each.gradual()]
+        if not self._buffers.before and not losses:
             raise Skip("the model has no buffer that is neither handed out nor BatchNorm's")
-        own = self._buffers
-        told = (self._group, own.before, own.sketch(), own.gradual())
-        return Facts(*told, self._steps, self._line)
+        every = (self._buffers, *losses)
+        before = {name: own for each in every for name, own in each.before.items()}
+        after = {name: own for each in every for name, own in each.sketch().items()}
+        gradual = tuple(name for each in every for name in each.gradual())
+        lines = {name: each.called for each in losses for name in each.before}
+        return Facts(self._group, before, after, gradual, self._steps, self._line, lines)
 
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:
@@ -128,10 +141,10 @@ def _finding(own: Mapping[int, Facts], apart: Difference, *, is_sure: bool) -> F
         message=f"{apart.name} is the first of {apart.differing} that differ on ranks {spans(own)} "
         f"after {first.steps} steps, by {apart.relative:.1e} of its size (limit {LEAST_RELATIVE})"
         + ("" if is_sure else ", which may be meant"),
-        fix="average what changes the buffer over the ranks (all_reduce), or use broadcast_buffers=True",
+        fix=FIX if apart.name in first.lines else f"{FIX}, or use broadcast_buffers=True",
         ranks=tuple(sorted(own)),
         severity=Severity.WARNING if is_sure else Severity.INFO,
         confidence=Confidence.MEDIUM if is_sure else Confidence.LOW,
-        location=first.line,
+        location=first.lines.get(apart.name, first.line),
         evidence={"buffer": apart.name, "relative_difference": apart.relative},
     )

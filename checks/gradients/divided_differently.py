@@ -21,9 +21,9 @@ import msgspec
 
 from ddpcheck.check import Context, Skip
 from ddpcheck.finding import Confidence, Finding, Severity
-from ddpcheck.measures.by_hand import Unwrapped
 from ddpcheck.measures.peers import grouped
 from ddpcheck.measures.sketch import Sketch, mean_projection
+from ddpcheck.measures.unwrapped import Unwrapped
 from ddpcheck.measures.words import counted, listed, spans
 
 if TYPE_CHECKING:

@@ -19,12 +19,13 @@ import msgspec
 
 from ddpcheck.check import Context, Skip
 from ddpcheck.finding import Confidence, Finding, Severity
-from ddpcheck.measures.by_hand import Unwrapped, found_without_ddp
+from ddpcheck.measures.by_hand import found_without_ddp
 from ddpcheck.measures.deeds import UNKNOWN_FIX, Deed, cause_of_drift
 from ddpcheck.measures.drift import ROUNDING_UNITS, Drift, first_drift, odd_ones
 from ddpcheck.measures.moments import Moments
 from ddpcheck.measures.peers import grouped
 from ddpcheck.measures.sketch import Sketch
+from ddpcheck.measures.unwrapped import Unwrapped
 
 if TYPE_CHECKING:
     from ddpcheck.target.live import Trained

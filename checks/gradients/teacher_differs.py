@@ -26,16 +26,27 @@ from ddpcheck.measures.words import counted, spans
 Ranks = tuple[int, ...]
 # One call may be a look at it.
 LEAST_CALLS_COUNT = 2
+# One that is loaded or made anew once is no average.
+LEAST_MOMENTS_COUNT = 3
 FIX = "update it on all ranks after the same steps, or broadcast it from rank 0 before it is used"
 
 
 class Used(msgspec.Struct, frozen=True):
-    """A model that was called, at ``location`` first, and its norms at the start and after each step."""
+    """A model that was called, at ``location`` first, and its norms at the start and after each step.
+
+    ``is_copy`` is whether its parameters have the shapes of those that are trained, in order.
+    """
 
     name: str
     calls: int
     norms: tuple[str, ...]
     location: Location | None = None
+    is_copy: bool = False
+
+    @property
+    def is_average(self) -> bool:
+        """Return whether the script makes it of the trained model, step by step."""
+        return self.is_copy and len(set(self.norms)) > LEAST_MOMENTS_COUNT
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -90,16 +101,17 @@ def _of_model(group: Ranks, used: Sequence[Used]) -> Finding | None:
     if since is None or come_together(norms):
         return None
     was_alike = since > 0
+    is_sure = was_alike or all(each.is_average for each in used)
     when = f"from step {since - 1} on, and was the same before" if was_alike else "from the start"
     return Finding(
         title=f"{used[0].name}, which the training uses, is not the same on all ranks",
         message=f"it differs between ranks {spans(group)} {when}; each of them has called it "
         f"{min(each.calls for each in used)} times or more, and no optimizer trains it"
-        + ("" if was_alike else "; each rank may be meant to have its own"),
+        + ("" if is_sure else "; each rank may be meant to have its own"),
         fix=FIX,
         ranks=group,
-        severity=Severity.WARNING if was_alike else Severity.INFO,
-        confidence=Confidence.MEDIUM if was_alike else Confidence.LOW,
+        severity=Severity.WARNING if is_sure else Severity.INFO,
+        confidence=Confidence.MEDIUM if is_sure else Confidence.LOW,
         location=used[0].location,
         evidence={"step": since - 1},
     )

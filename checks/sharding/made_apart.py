@@ -65,9 +65,9 @@ class Observer:
 
     def on_sharding(self, module: nn.Module, location: Location | None) -> None:
         """Keep how the module's parameters begin."""
-        from ddpcheck.watch.sharded_whole import KEPT_MODULES, ShardedWhole
+        from ddpcheck.watch.sharded_whole import KEPT_MODULES, ShardedWhole, not_sharded_yet
 
-        whole = [each for each in module.parameters() if not hasattr(each, "placements")]
+        whole = not_sharded_yet(module)
         if whole and len(self._kept) < KEPT_MODULES and not self._begun:
             self._before = ShardedWhole(module, whole, location)
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Protocol
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 import msgspec
 
@@ -17,67 +16,11 @@ from ddpcheck.measures.drift import (
     first_drift,
     odd_ones,
 )
-from ddpcheck.measures.kept_alike import SEED_FIX, Kept, are_alike, found_beside_kept, kept_alike
+from ddpcheck.measures.kept_alike import SEED_FIX, found_beside_kept, kept_alike
 from ddpcheck.measures.peers import grouped
-from ddpcheck.measures.sketch import Sketch, first_difference
+from ddpcheck.measures.sketch import are_alike, first_difference
+from ddpcheck.measures.unwrapped import Shared, Summed, Told, own_by_design, shared, without
 from ddpcheck.measures.words import spans
-
-Ranks = tuple[int, ...]
-Sketches = dict[str, Sketch]
-
-
-class Summed(msgspec.Struct, frozen=True):
-    """The ranks that sum gradients after backward, whether all that there are, and where."""
-
-    ranks: Ranks
-    is_whole: bool
-    location: Location | None = None
-
-
-class Unwrapped(msgspec.Struct, frozen=True):
-    """What is known of a training without DDP; nothing where there is DDP.
-
-    ``names`` are what the script calls parameters, ``constants`` those that had one value all over.
-    ``parts`` are ranks that send each other tensors, or share a backward pass, as those that hold
-    parts of one model do; ``spread`` are those that share a forward pass. ``placed`` are the lines at
-    which DDP was made of what is trained without it now, ``ended`` is whether the script came to its
-    end; ``made`` is where the optimizer was. ``too_soon`` are parameters whose gradients were summed before the last
-    backward pass came to them.
-    """
-
-    summed: Summed | None = None
-    names: dict[str, str] = {}
-    constants: list[str] = []
-    parts: list[Ranks] = []
-    too_soon: list[str] = []
-    spread: list[Ranks] = []
-    placed: list[Location | None] = []
-    ended: bool = False
-    made: Location | None = None
-
-    @property
-    def ranks(self) -> Ranks:
-        """Return those that average their gradients."""
-        return self.summed.ranks if self.summed else ()
-
-
-class Told(Kept, Protocol):
-    """What a rank tells of its replica: see ``checks.gradients.replicas_differ.Facts``."""
-
-    @property
-    def unwrapped(self) -> Unwrapped: ...  # noqa: D102
-
-
-@dataclass(frozen=True)
-class Shared:
-    """What of a rank's replica is to be alike."""
-
-    before: Sketches
-    gradients: list[Sketches]
-    after: Sketches
-    steps: int
-    norms: Sequence[str]
-    apart_by_design: bool
 
 
 def found_without_ddp(told: Mapping[int, Told]) -> Finding | None:
@@ -93,7 +36,7 @@ def found_without_ddp(told: Mapping[int, Told]) -> Finding | None:
         if unlike is not None:
             return unlike
         own = own_by_design(told)
-        drift = first_drift({rank: _shared(each, own) for rank, each in told.items()})
+        drift = first_drift({rank: shared(each, own) for rank, each in told.items()})
         if drift is None or has_parts:
             return None
         is_told = drift.step < 0 or are_averaged(told) or is_too_soon(told, drift)
@@ -107,7 +50,17 @@ def found_without_ddp(told: Mapping[int, Told]) -> Finding | None:
     if placed and not is_divided:
         return _of_thrown_away(told, drift, placed[0])
     beside = None if is_divided else _beside_kept(told)
-    return beside or _of_own(told, drift)
+    return beside or _of_own(told, drift, None if is_divided else _meant_as_one(told))
+
+
+def _meant_as_one(told: Mapping[int, Told]) -> Drift | None:
+    """Return how replicas went apart that were alike at first, and are dealt one dataset.
+
+    Who shares it out, and begins with one model, trains one.
+    """
+    drift = first_drift({rank: shared(each, own_by_design(told)) for rank, each in told.items()})
+    are_dealt = all(own.unwrapped.shares for own in told.values())
+    return drift if drift is not None and drift.step >= 0 and are_dealt else None
 
 
 def _beside_kept(told: Mapping[int, Told]) -> Finding | None:
@@ -116,8 +69,7 @@ def _beside_kept(told: Mapping[int, Told]) -> Finding | None:
     It averages in its step: gradients that differ before that are all alike to it.
     """
     kept, own = kept_alike(told), own_by_design(told)
-    shared = {rank: _shared(each, own) for rank, each in told.items()}
-    drift = first_drift({rank: _beside(each, kept) for rank, each in shared.items()})
+    drift = first_drift({r: _beside(shared(each, own), kept) for r, each in told.items()})
     if not kept or drift is None:
         return None
     one = told[min(told)].unwrapped
@@ -125,23 +77,9 @@ def _beside_kept(told: Mapping[int, Told]) -> Finding | None:
     return msgspec.structs.replace(found, location=found.location or one.made)
 
 
-def _beside(shared: Shared, kept: Collection[str]) -> Shared:
-    before, after = _without(shared.before, kept), _without(shared.after, kept)
-    return replace(shared, before=before, gradients=[], after=after)
-
-
-def own_by_design(told: Mapping[int, Told]) -> set[str]:
-    """Return the parameters that differ from the start on purpose, as tables split by hand do.
-
-    Where all gradients are summed none is; where of all that was random at first nothing is alike,
-    the ranks were not seeded alike, and none is meant to differ.
-    """
-    names = {name for own in told.values() for name in own.before}
-    unlike = {name for name in names if not are_alike([own.before for own in told.values()], name)}
-    random = names - {name for own in told.values() for name in own.unwrapped.constants}
-    summed = [own.unwrapped.summed for own in told.values()]
-    is_whole = all(each is not None and each.is_whole for each in summed)
-    return set() if is_whole or random <= unlike else unlike
+def _beside(own: Shared, kept: Collection[str]) -> Shared:
+    before, after = without(own.before, kept), without(own.after, kept)
+    return replace(own, before=before, gradients=[], after=after)
 
 
 def are_averaged(told: Mapping[int, Told]) -> bool:
@@ -254,36 +192,25 @@ def _fix(told: Mapping[int, Told], drift: Drift, name: str) -> str:
     )
 
 
-def _of_own(told: Mapping[int, Told], drift: Drift) -> Finding:
+def _of_own(told: Mapping[int, Told], drift: Drift, of_one: Drift | None) -> Finding:
+    """Return that ranks train models of their own; where it was to be ``of_one`` it is sure."""
     found = drift.found
+    dealt = "; a DistributedSampler deals one dataset out to ranks that began with one model"
     return Finding(
         title=f"ranks train models of their own: {drift.title}",
         message=f"{drift.what} {_name(told, drift)} is the first of {found.differing} that differ; "
         f"relative difference {found.relative:.1e}; it was not seen that gradients are averaged: no "
-        "DistributedDataParallel, no FSDP, no all_reduce of the like after a backward pass",
+        "DistributedDataParallel, no FSDP, no all_reduce of the like after a backward pass"
+        + (dealt if of_one else ""),
         fix="if the ranks are to train one model, wrap it in DistributedDataParallel; those of a "
         "tensor-parallel group need the same seed and the same batches",
         ranks=tuple(sorted(told)),
-        severity=Severity.INFO,
-        confidence=Confidence.LOW,
+        location=told[min(told)].unwrapped.made if of_one else None,
+        severity=Severity.WARNING if of_one else Severity.INFO,
+        confidence=Confidence.MEDIUM if of_one else Confidence.LOW,
         evidence={"relative_difference": found.relative},
     )
 
 
 def _name(told: Mapping[int, Told], drift: Drift) -> str:
     return told[min(told)].unwrapped.names.get(drift.found.name, drift.found.name)
-
-
-def _shared(told: Told, own: Collection[str]) -> Shared:
-    return Shared(
-        before=_without(told.before, own),
-        gradients=[_without(each, own) for each in told.gradients],
-        after=_without(told.after, own),
-        steps=told.steps,
-        norms=() if own else told.norms,
-        apart_by_design=told.apart_by_design,
-    )
-
-
-def _without(sketches: Mapping[str, Sketch], names: Collection[str]) -> Sketches:
-    return {name: each for name, each in sketches.items() if name not in names}

@@ -5,13 +5,13 @@ Whatever sends what: who is given unlike gradients on each rank, and ends alike 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
 
 from ddpcheck.finding import Confidence, Finding, Severity
-from ddpcheck.measures.deeds import Deed, cause_of_drift
-from ddpcheck.measures.drift import ROUNDING_UNITS, Drift, Replica
-from ddpcheck.measures.sketch import Sketch
+from ddpcheck.measures.deeds import cause_of_drift
+from ddpcheck.measures.drift import ROUNDING_UNITS, Drift
+from ddpcheck.measures.sketch import are_alike
+from ddpcheck.measures.unwrapped import Told
 from ddpcheck.measures.words import counted, spans
 
 SEED_FIX = (
@@ -20,16 +20,7 @@ SEED_FIX = (
 GRADIENT_FIX = "average its gradient over the ranks, too, or hand out what one rank makes of it"
 
 
-class Kept(Replica, Protocol):
-    """What a rank tells of its replica, and of what its script did."""
-
-    @property
-    def unit(self) -> float: ...  # noqa: D102
-    @property
-    def deeds(self) -> Sequence[Deed]: ...  # noqa: D102
-
-
-def kept_alike(told: Mapping[int, Replica]) -> list[str]:
+def kept_alike(told: Mapping[int, Told]) -> list[str]:
     """Return what changed to the same on all ranks, though ranks had unlike gradients of it."""
     first = told[min(told)]
     after = [own.after for own in told.values()]
@@ -43,7 +34,7 @@ def kept_alike(told: Mapping[int, Replica]) -> list[str]:
 
 
 def found_beside_kept(
-    told: Mapping[int, Kept], drift: Drift, kept: Sequence[str], names: Mapping[str, str]
+    told: Mapping[int, Told], drift: Drift, kept: Sequence[str], names: Mapping[str, str]
 ) -> Finding:
     """Return a finding of what goes apart beside what is ``kept``; ``names`` are the script's."""
     name, one = (names.get(each, each) for each in (drift.found.name, kept[0]))
@@ -67,11 +58,6 @@ def found_beside_kept(
     )
 
 
-def are_alike(sketches: Collection[Mapping[str, Sketch]], name: str) -> bool:
-    """Return whether all have the same bits under a name."""
-    return len({each[name].digest if name in each else "" for each in sketches}) == 1
-
-
-def _has_unlike_gradients(told: Mapping[int, Replica], name: str) -> bool:
+def _has_unlike_gradients(told: Mapping[int, Told], name: str) -> bool:
     steps = zip(*(own.gradients for own in told.values()), strict=False)
     return any(not are_alike(step, name) for step in steps)

@@ -40,6 +40,11 @@ def relative_difference(one: Sketch, other: Sketch) -> float:
     return min(2.0, max(apart, abs(one.norm - other.norm) / scale))
 
 
+def are_alike(sketches: Sequence[Mapping[str, Sketch]], name: str) -> bool:
+    """Return whether all have the same bits under a name."""
+    return len({each[name].digest if name in each else "" for each in sketches}) == 1
+
+
 def first_apart(digests: Mapping[int, Sequence[str]]) -> int | None:
     """Return the first place at which ranks' digests differ, None where they never do."""
     for place, values in enumerate(zip(*digests.values(), strict=False)):

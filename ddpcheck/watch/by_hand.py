@@ -11,11 +11,12 @@ from torch import nn
 from torch._C import _current_graph_task_id
 
 from ddpcheck.finding import Location
-from ddpcheck.measures.by_hand import Ranks, Summed, Unwrapped
 from ddpcheck.measures.sketch import Sketch
+from ddpcheck.measures.unwrapped import Ranks, Summed, Unwrapped
 from ddpcheck.target.live import Trained
 from ddpcheck.target.sketch import sketch_all
 from ddpcheck.watch.callsite import users_line
+from ddpcheck.watch.feeds import Feed
 from ddpcheck.watch.meshes import constants_of, local_part, names_of
 from ddpcheck.watch.optimizers import MADE_AT
 from ddpcheck.watch.parts import PartsOfOne
@@ -49,6 +50,7 @@ class ByHand:
         self._placed: list[tuple[list[ref[nn.Parameter]], Location | None]] = []
         self._has_ended = False
         self._made: Location | None = None
+        self._shares = False
         self.is_after = False
         self._sent: Counter[Ranks] = Counter()
         self._sent_within: dict[Ranks, Counter[torch.Size]] = {}
@@ -100,12 +102,18 @@ class ByHand:
         names = too_soon.names(self.ranks) if too_soon is not None else []
         told = (self._summed, self._names, self._constants, self.parts, names)
         placed = [line for module, line in self._placed if self._has_parameters_of(module)]
-        return Unwrapped(*told, sorted(self._spread), placed, self._has_ended, self._made)
+        return Unwrapped(
+            *told, sorted(self._spread), placed, self._has_ended, self._made, self._shares
+        )
 
     def on_placed(self, module: nn.Module) -> None:
         """Note where DDP is made of a model: it may be thrown away."""
         if len(self._placed) < KEPT_PLACES:
             self._placed.append(([ref(each) for each in module.parameters()], users_line()))
+
+    def on_fed(self, feed: Feed) -> None:
+        """Note whether the batch that comes is this rank's share."""
+        self._shares = feed.is_shared
 
     def on_ended(self) -> None:
         """Note that the script has come to its end."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
+import torch
 from torch import nn
 
 from ddpcheck.finding import Location
@@ -28,8 +29,9 @@ KEPT_MODELS = 8
 class _Called:
     """One of them, which it does not keep alive."""
 
-    def __init__(self, module: nn.Module) -> None:
+    def __init__(self, module: nn.Module, trained: Sequence[torch.Size]) -> None:
         self.name = type(module).__name__
+        self.is_copy = [each.shape for each in module.parameters()] == list(trained)
         self.calls = 0
         self.location: Location | None = None
         self._module = ref(module)
@@ -64,21 +66,30 @@ class CalledBeside:
         trained = [each for optimizer in MADE_AT for each in parameters_of(optimizer)]
         wrapped = [p for module in (live.model, *live.beside) for p in module.parameters()]
         known = frozenset(map(id, (*trained, *wrapped)))
+        shapes = [each.shape for each in live.module.parameters()]
         with suppress(Exception):  # whatever a module of the script's may do there
             found = [each for root in roots(live.model) for each in _apart(root, known)]
-            self._models = [_Called(each) for each in sorted(found, key=_kind)[:KEPT_MODELS]]
+            self._models = [
+                _Called(each, shapes) for each in sorted(found, key=_kind)[:KEPT_MODELS]
+            ]
 
     def on_step(self, _step: int) -> None:
         """Keep how they are after the step: they may be changed after it, rank by rank."""
         for each in self._models:
             each.note()
 
-    def close(self) -> list[tuple[str, int, tuple[str, ...], Location | None]]:
-        """Take the hooks off and return what was called: name, calls, digests of norms, and where."""
+    def close(self) -> list[tuple[str, int, tuple[str, ...], Location | None, bool]]:
+        """Take the hooks off and return what was called.
+
+        Its name, how often, digests of its norms, where, and whether it has the trained model's shapes.
+        """
         for each in self._models:
             each.hook.remove()
         called = [each for each in self._models if each.calls]
-        return [(each.name, each.calls, each.norms.digests(), each.location) for each in called]
+        return [
+            (each.name, each.calls, each.norms.digests(), each.location, each.is_copy)
+            for each in called
+        ]
 
 
 def _kind(module: nn.Module) -> str:

@@ -6,10 +6,10 @@ from vector_sketches import sketched
 
 from ddpcheck.checks.gradients.replicas_differ import Facts, judge
 from ddpcheck.finding import Location, Severity
-from ddpcheck.measures.by_hand import Unwrapped
 from ddpcheck.measures.deeds import Deed, Kind
 from ddpcheck.measures.kept_alike import kept_alike
 from ddpcheck.measures.sketch import Sketch
+from ddpcheck.measures.unwrapped import Unwrapped
 
 UNIT = 2.0**-23
 MADE = Location("/train.py", 40, "main")

@@ -45,7 +45,7 @@ def followed(ddp: DistributedDataParallel) -> CalledBeside:
 def told(beside: CalledBeside) -> list[tuple[str, int, int]]:
     """Return what was called of these classes: its name, how often, and the number of its norms."""
     own = [each for each in beside.close() if each[0] == "Student"]
-    return [(name, calls, len(set(norms))) for name, calls, norms, _ in own]
+    return [(name, calls, len(set(norms))) for name, calls, norms, _, _ in own]
 
 
 def test_a_teacher_is_followed_from_step_to_step(ddp: DistributedDataParallel) -> None:

@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from ddpcheck.watch.own_buffers import OwnBuffers
+from ddpcheck.watch.own_buffers import LossBuffers, buffers_beside, buffers_in
 
 
 class Model(nn.Module):
@@ -41,11 +41,11 @@ def wrapped() -> Iterator[Wrapped]:
 
 
 def test_what_is_handed_out_is_not_looked_at(wrapped: Wrapped) -> None:
-    assert OwnBuffers(wrapped()).before == {}
+    assert buffers_in(wrapped()).before == {}
 
 
 def test_saved_numbers_of_no_norm_are(wrapped: Wrapped) -> None:
-    assert OwnBuffers(wrapped(broadcast_buffers=False)).before.keys() == {
+    assert buffers_in(wrapped(broadcast_buffers=False)).before.keys() == {
         "average",
         "queue",
         "loss",
@@ -54,7 +54,7 @@ def test_saved_numbers_of_no_norm_are(wrapped: Wrapped) -> None:
 
 def test_an_average_changes_little_by_little_and_a_queue_at_once(wrapped: Wrapped) -> None:
     ddp = wrapped(broadcast_buffers=False)
-    buffers = OwnBuffers(ddp)
+    buffers = buffers_in(ddp)
     model = ddp.module
     for step in range(4):
         model.average[step % 2].mul_(0.9).add_(0.1 * torch.randn(4))
@@ -66,6 +66,52 @@ def test_an_average_changes_little_by_little_and_a_queue_at_once(wrapped: Wrappe
 
 
 def test_of_too_few_steps_nothing_is_known(wrapped: Wrapped) -> None:
-    buffers = OwnBuffers(wrapped(broadcast_buffers=False))
+    buffers = buffers_in(wrapped(broadcast_buffers=False))
     buffers.note(0)
     assert buffers.gradual() == ()
+
+
+class Centered(nn.Module):
+    """A loss with a center that each call moves, from zeros."""
+
+    center: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("center", torch.zeros(1, 4))
+
+    def forward(self, outputs: torch.Tensor) -> torch.Tensor:
+        self.center = 0.9 * self.center + 0.1 * outputs.detach().mean(0)
+        loss: torch.Tensor = (outputs - self.center).square().mean()
+        return loss
+
+
+def beside(loss: Centered) -> LossBuffers:
+    (own,) = [
+        each
+        for each in buffers_beside(nn.Linear(1, 1))
+        if each.before.keys() == {"Centered.center"}
+    ]
+    assert vars(loss)["_forward_hooks"]
+    return own
+
+
+def test_the_center_of_a_loss_settles_after_some_steps() -> None:
+    loss = Centered()
+    own = beside(loss)
+    for step in range(10):
+        loss(torch.randn(8, 4, requires_grad=True) + 1)
+        own.note(step)
+    own.close()
+    assert own.gradual() == ("Centered.center",)
+    assert own.called is not None
+    assert own.called.file == __file__
+    assert not vars(loss)["_forward_hooks"]
+
+
+def test_what_has_no_history_is_no_loss() -> None:
+    loss = Centered()
+    own = beside(loss)
+    loss(torch.randn(8, 4))
+    own.close()
+    assert own.called is None

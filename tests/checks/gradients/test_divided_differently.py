@@ -5,8 +5,8 @@ from vector_sketches import sketched
 
 from ddpcheck.checks.gradients.divided_differently import Facts, judge, summarize
 from ddpcheck.finding import Confidence, Location, Severity
-from ddpcheck.measures.by_hand import Summed, Unwrapped
 from ddpcheck.measures.sketch import Sketch
+from ddpcheck.measures.unwrapped import Summed, Unwrapped
 
 LINE = Location("/train.py", 30, "average")
 VALUES = {"first": (1.0, -2.0), "second": (0.5, 3.0), "third": (-1.0, 4.0), "fourth": (2.0, 0.25)}

@@ -4,8 +4,8 @@ from vector_sketches import sketched
 
 from ddpcheck.checks.gradients.replicas_differ import Facts, judge, summarize
 from ddpcheck.finding import Confidence, Location, Severity
-from ddpcheck.measures.by_hand import Summed, Unwrapped
 from ddpcheck.measures.sketch import Sketch
+from ddpcheck.measures.unwrapped import Summed, Unwrapped
 
 Ranks = dict[int, Facts]
 Sketches = dict[str, Sketch]
@@ -405,3 +405,18 @@ def test_gradients_that_a_backward_pass_changed_after_they_were_summed() -> None
 )
 def test_what_is_summed_before_a_backward_pass_may_be_right(facts: Ranks) -> None:
     assert judge(facts) == []
+
+
+def test_one_dataset_that_is_dealt_out_to_ranks_that_began_alike_is_for_one_model() -> None:
+    dealt = Unwrapped(made=LINE, shares=True)
+    facts = {
+        each: replace(own, group=(), unwrapped=dealt) for each, own in enumerate((rank(), UNSYNCED))
+    }
+    (finding,) = judge(facts)
+    assert (finding.severity, finding.location) == (Severity.WARNING, LINE)
+    apart = replace(facts[1], before=OTHER_END)
+    (finding,) = judge({0: facts[0], 1: apart})
+    assert finding.severity is Severity.INFO
+    split = replace(dealt, spread=[(0, 1)])
+    (finding,) = judge({each: replace(own, unwrapped=split) for each, own in facts.items()})
+    assert finding.severity is Severity.INFO

@@ -29,6 +29,19 @@ def test_one_that_was_made_apart_may_be_each_ranks_own() -> None:
     assert "from the start" in finding.message
 
 
+def average(*norms: str) -> Facts:
+    return Facts(PAIR, (Used("Average", 2, norms, LINE, is_copy=True),))
+
+
+def test_an_average_of_the_model_that_began_apart_is_a_warning() -> None:
+    (finding,) = judge({0: average(*"sabcd"), 1: average(*"tefgh")})
+    assert finding.severity is Severity.WARNING
+    assert "from the start" in finding.message
+    assert "meant" not in finding.message
+    (finding,) = judge({0: average(*"sssss"), 1: average(*"ttttt")})
+    assert finding.severity is Severity.INFO
+
+
 @pytest.mark.parametrize(
     "other",
     [
