@@ -127,7 +127,7 @@ def _finding(ranks: Mapping[int, Pass]) -> Finding:
     first = ranks[min(ranks)]
     counts = listed(f"rank {rank}: {each.taken}" for rank, each in ranks.items())
     return Finding(
-        title=f"an evaluation counts {counted(_twice(ranks), 'sample')} twice",
+        title=f"an evaluation is given {counted(_twice(ranks), 'sample')} twice",
         message=f"the dataset has {counted(first.samples, 'sample')}, the ranks' parts together "
         f"{first.samples + _twice(ranks)} ({counts}): the first ones are repeated, unless the "
         "script drops them before it averages",

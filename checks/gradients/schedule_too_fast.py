@@ -25,14 +25,24 @@ from ddpcheck.measures.schedule import (
     is_per_batch,
     is_per_rank,
     is_planned_in_optimizer_steps,
+    ran_its_plan,
 )
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """The pace of each scheduler of the optimizer that was watched, and the number of ranks."""
+    """The pace of each scheduler of the optimizer that was watched, and the number of ranks.
+
+    ``ended`` is whether the script came to its end.
+    """
 
     world_size: int
     paces: tuple[Pace, ...]
+    ended: bool = False
+
+    def is_told(self, pace: Pace) -> bool:
+        """Return whether a scheduler makes several steps each time, and not as it was planned to."""
+        is_fast = is_per_rank(pace, self.world_size) or is_per_batch(pace)
+        return is_fast and not (self.ended and ran_its_plan(pace))
 
 
 class Observer:
@@ -43,6 +53,7 @@ class Observer:
 
         self._ctx = ctx
         self._counts = ScheduleCounts()
+        self._ended = False
         self.on_built = self._counts.on_built
         self.on_loss = self._counts.on_loss
         self.on_scheduled = self._counts.on_scheduled
@@ -52,7 +63,11 @@ class Observer:
     def facts(self) -> Facts:
         """Return the paces; raises Skip where no script is watched."""
         self._ctx.require_watch()
-        return Facts(self._ctx.world_size, self._counts.seen())
+        return Facts(self._ctx.world_size, self._counts.seen(), self._ended)
+
+    def on_ended(self) -> None:
+        """Note that no step will come any more."""
+        self._ended = True
 
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:
@@ -64,7 +79,7 @@ def judge(facts: Mapping[int, Facts]) -> list[Finding]:
     found: dict[tuple[str, Location | None], dict[int, Pace]] = {}
     for rank, own in sorted(facts.items()):
         for pace in own.paces:
-            if is_per_rank(pace, own.world_size) or is_per_batch(pace):
+            if own.is_told(pace):
                 found.setdefault((pace.scheduler, pace.location), {}).setdefault(rank, pace)
     return [_finding(ranks, facts[min(ranks)].world_size) for ranks in found.values()]
 

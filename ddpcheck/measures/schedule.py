@@ -13,6 +13,8 @@ LEAST_IDLE_STEPS = 2
 LEAST_IDLE_RATIO = 0.2
 # Every plan is a whole number of epochs that are shorter.
 LEAST_EPOCH_STEPS = 4
+# Of batches that ranks share a rank rounds its own number in each epoch.
+REST_RATIO = 0.1
 
 
 class Pace(msgspec.Struct, frozen=True):
@@ -51,6 +53,12 @@ def is_per_batch(pace: Pace) -> bool:
 def ended_early(pace: Pace) -> bool:
     """Return whether the training went on for long after the schedule's end."""
     return pace.idle >= max(LEAST_IDLE_STEPS, LEAST_IDLE_RATIO * pace.total)
+
+
+def ran_its_plan(pace: Pace) -> bool:
+    """Return whether the scheduler came to the end of its plan, all but a rest, as the training did."""
+    made = pace.total * pace.fewest
+    return made >= (1 - REST_RATIO) * pace.planned > 0 and not ended_early(pace)
 
 
 def is_planned_in_optimizer_steps(pace: Pace) -> bool:

@@ -15,6 +15,7 @@ CUT = "..."
 WHOLE_FROM_S = 10.0
 # More of one text is no help to a reader, and some of these formats' readers refuse it.
 LONGEST_TEXT = 4_000
+UNMATCHED = "ranks/other-collective"
 LONGEST_NAME = 250
 
 
@@ -152,6 +153,17 @@ def detail(check: CheckRecord) -> str:
 
 
 def worst_first(findings: Iterable[Finding]) -> list[Finding]:
-    """Return the findings by falling severity, then by falling confidence."""
+    """Return the findings by falling severity, then by falling confidence.
+
+    Of those that are as bad, collectives that do not match come first: what ranks raise next, of
+    another one's data say, came of it.
+    """
     sure = tuple(Confidence)
-    return sorted(findings, key=lambda each: (-each.severity.weight, sure.index(each.confidence)))
+    return sorted(
+        findings,
+        key=lambda each: (
+            -each.severity.weight,
+            sure.index(each.confidence),
+            each.id != UNMATCHED,
+        ),
+    )

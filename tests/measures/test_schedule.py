@@ -6,6 +6,7 @@ from ddpcheck.measures.schedule import (
     is_per_batch,
     is_per_rank,
     is_planned_in_optimizer_steps,
+    ran_its_plan,
 )
 
 
@@ -70,3 +71,17 @@ def test_what_the_plan_is_in(planned: int, batches: int, backwards: float, expec
 def test_a_plan_in_batches_of_one_that_accumulates() -> None:
     own = pace(4, batches=25, backwards=4.0, per_backward=True, planned=3 * 25)
     assert not is_planned_in_optimizer_steps(own)
+
+
+@pytest.mark.parametrize(
+    ("own", "expected"),
+    [
+        pytest.param(pace(planned=12), True, id="all of it"),
+        pytest.param(pace(planned=13), True, id="all but a rest"),
+        pytest.param(pace(planned=24), False, id="half of it"),
+        pytest.param(pace(), False, id="no plan is known"),
+        pytest.param(pace(planned=6, idle=3), False, id="it was over early"),
+    ],
+)
+def test_a_plan_that_was_run(own: Pace, expected: bool) -> None:
+    assert ran_its_plan(own) is expected

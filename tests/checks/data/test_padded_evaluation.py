@@ -39,7 +39,7 @@ def test_samples_that_come_twice_are_told_with_the_loop(
     assert finding.location == LOOP
     assert (
         finding.title
-        == f"an evaluation counts {'1 sample' if twice == 1 else f'{twice} samples'} twice"
+        == f"an evaluation is given {'1 sample' if twice == 1 else f'{twice} samples'} twice"
     )
     assert f"has 21 samples, the ranks' parts together {21 + twice}" in finding.message
 

@@ -85,3 +85,10 @@ def test_each_scheduler_is_a_finding_of_its_own() -> None:
 
 def test_summary() -> None:
     assert summarize(ranks(ONCE)) == "1 schedulers of the optimizer followed"
+
+
+def test_a_plan_that_a_script_has_run_to_its_end_is_right() -> None:
+    run = changed(TWICE, planned=21)
+    assert judge(dict.fromkeys(range(2), Facts(2, (run,), ended=True))) == []
+    (finding,) = judge(ranks(run))
+    assert finding.severity is Severity.INFO
