@@ -26,6 +26,7 @@ from ddpcheck.errors import ExitCode
 from ddpcheck.launch.host import ENDED
 from ddpcheck.launch.own_ranks import STARTS_OWN
 from ddpcheck.measures.moments import Moments
+from ddpcheck.measures.testimony import is_victims
 from ddpcheck.settings import WatchSettings
 from ddpcheck.target.live import Trained
 from ddpcheck.watch.own_ranks import OwnRanks
@@ -118,9 +119,10 @@ class WatchWork(RankWork):
         """Wait for the end that was asked for, if it was, and tell where the script was; return its code.
 
         Ctrl-C, and torchrun's signal, reach loader workers and other children as well: what is raised
-        since is no fault of the script's.
+        since is no fault of the script's. That a peer has gone says why the end was asked for.
         """
-        if self._code is not None or not self.is_asked_to_end():
+        is_peers = is_victims(f"{type(error).__name__}: {error}")
+        if self._code is not None or is_peers or not self.is_asked_to_end():
             return None
         self.whereabouts.left_at = crash_of(SCRIPT, error).stack
         end = self.channel.hear(ENDED, End, LEADER_SLACK_S)

@@ -189,6 +189,7 @@ class Whereabouts:
             calls=self.box.flight.calls,
             recorded=recorded,
             sequence=flight.sequence_number(),
+            backend=flight.recorded_backend(),
             digest=self.box.digest,
             groups=groups,
             agent=self.silent_agent,

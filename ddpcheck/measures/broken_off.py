@@ -18,6 +18,9 @@ def parted(told: Mapping[int, Testimony]) -> dict[int, str]:
     """Return what ranks were in when gloo broke off a collective whose two parts did not match."""
     aborted = {r: t for r, t in told.items() if t.ended_by == ABORTED and t.waits and t.is_watched}
     left = {r: t for r, t in told.items() if _raised(t, PEER_LEFT)}
+    asked = {r: t for r, t in told.items() if _was_asked(t)}
+    if aborted and not left and aborted.keys() | asked.keys() == told.keys():
+        left = asked
     if not aborted or not left:
         return {}
     inside = {
@@ -25,7 +28,17 @@ def parted(told: Mapping[int, Testimony]) -> dict[int, str]:
         for rank, each in aborted.items()
     }
     theirs = f"was in another call, and lost its connection to rank {spans(aborted)}"
-    return inside | dict.fromkeys(left, theirs)
+    on_its_way = f"was in another call, or on its way to one, when rank {spans(aborted)} had gone"
+    return inside | dict.fromkeys(left, on_its_way if left is asked else theirs)
+
+
+def _was_asked(own: Testimony) -> bool:
+    """Return whether it was asked to end before it had noticed that a peer had gone: by torchrun, say.
+
+    NCCL aborts who has waited for too long, and gloo does not.
+    """
+    is_at_work = own.state is State.BUSY and own.is_watched and not own.overran
+    return is_at_work and bool(own.interrupted_by) and own.backend == "gloo"
 
 
 def came_too_late(told: Mapping[int, Testimony]) -> dict[int, str]:

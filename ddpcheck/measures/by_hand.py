@@ -8,6 +8,7 @@ from dataclasses import replace
 import msgspec
 
 from ddpcheck.finding import Confidence, Finding, Location, Severity
+from ddpcheck.measures.clipped import scaled_alike
 from ddpcheck.measures.deeds import cause_of_drift
 from ddpcheck.measures.drift import (
     OF_GRADIENTS,
@@ -35,11 +36,12 @@ def found_without_ddp(told: Mapping[int, Told]) -> Finding | None:
         unlike = None if has_parts else _of_unlike_steps(told, summed)
         if unlike is not None:
             return unlike
-        own = own_by_design(told)
+        clipped = set[str]() if are_averaged(told) else scaled_alike(told)
+        own = own_by_design(told) | clipped
         drift = first_drift({rank: shared(each, own) for rank, each in told.items()})
         if drift is None or has_parts:
             return None
-        is_told = drift.step < 0 or are_averaged(told) or is_too_soon(told, drift)
+        is_told = drift.step < 0 or are_averaged(told) or clipped or is_too_soon(told, drift)
         return _of_averaged(told, drift, summed) if is_told or is_unused(told, drift) else None
     drift = first_drift(told)
     spread = {ranks for own in told.values() for ranks in own.unwrapped.spread}

@@ -135,7 +135,7 @@ class Testimony(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     collective that its main thread is inside. ``stood_s`` is how long its whole process did nothing,
     just before and in the check ``stood_in``, where that was most of the time that it had. ``calls`` are the last collectives of the check
     as Python called them, ``recorded`` those of the world group as torch's Flight Recorder
-    has them, DDP's own included; ``sequence`` is how many the process group itself has counted.
+    has them, DDP's own included; ``sequence`` is how many the process group itself has counted, and ``backend`` who carries them out.
     ``digest`` stands for all that Python called. ``groups`` has the calls on other groups, in a
     watched script. ``agent`` is the one that started the rank, where it is silent. All are empty where nothing went wrong.
     """
@@ -156,6 +156,7 @@ class Testimony(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     calls: tuple[Call, ...] = ()
     recorded: tuple[Call, ...] = ()
     sequence: int = 0
+    backend: str = ""
     digest: str = ""
     groups: tuple[GroupCalls, ...] = ()
     agent: Agent | None = None

@@ -31,6 +31,14 @@ def recorded_calls() -> tuple[Call, ...]:
     return tuple(_call(each) for each in _entries() if _is_worlds(each))[-KEPT_CALLS:]
 
 
+def recorded_backend() -> str:
+    """Return the backend of the recorded calls on the world group, '' where that is not one."""
+    names = {
+        str(e.get("profiling_name", "")).partition(":")[0] for e in _entries() if _is_worlds(e)
+    }
+    return names.pop() if len(names) == 1 else ""
+
+
 def pending_call() -> tuple[int, str]:
     """Return which recorded call, of any group, is the first that is not done, and what it is.
 

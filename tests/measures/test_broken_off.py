@@ -1,6 +1,7 @@
 """A watched script that breaks off in a collective: who is named, and who is not."""
 
 import pytest
+from msgspec.structs import replace
 
 from ddpcheck.measures.inquest import CULPRITS, Kind, inquest
 from ddpcheck.measures.testimony import Call, State, Testimony
@@ -80,3 +81,28 @@ def test_of_two_one_that_waits_and_one_that_is_through_both_are_named() -> None:
     assert culprits(told) == dict.fromkeys((0, 1), Kind.OTHER_CALL)
     three = told | {2: told[1]}
     assert culprits(three) == {0: Kind.OTHER_CALL}
+
+
+def asked_to_end(**told: object) -> Testimony:
+    """Return what a rank tells that its launcher ends, as another one has gone."""
+    own = Testimony(state=State.BUSY, check=SCRIPT, interrupted_by="SIGTERM", backend="gloo")
+    return replace(own, **told)
+
+
+def test_who_is_asked_to_end_before_it_notices_is_named_with_who_aborted() -> None:
+    told = {0: aborted("all_reduce SUM float32[3]"), 1: asked_to_end()}
+    assert culprits(told) == dict.fromkeys((0, 1), Kind.OTHER_CALL)
+    assert "on its way" in inquest(told)[1].reason
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(asked_to_end(backend="nccl"), id="of NCCL"),
+        pytest.param(asked_to_end(overran=True), id="late"),
+        pytest.param(Testimony(), id="at its end"),
+    ],
+)
+def test_who_aborted_beside_others_may_have_waited_too_long(other: Testimony) -> None:
+    told = {0: aborted("all_reduce SUM float32[3]"), 1: other}
+    assert all("on its way" not in each.reason for each in inquest(told).values())
