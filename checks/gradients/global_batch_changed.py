@@ -14,6 +14,7 @@ What to do
 from __future__ import annotations
 
 from collections.abc import Mapping
+from numbers import Real
 from statistics import median_low
 from typing import TYPE_CHECKING, Any
 
@@ -72,8 +73,8 @@ class Observer:
         self._now = 0
         optimizer = self._live.optimizer if self._live is not None else None
         if not self._rates and optimizer is not None:
-            rates = (group.get("initial_lr", group["lr"]) for group in optimizer.param_groups)
-            self._rates = tuple(each for each in rates if isinstance(each, float))
+            rates = (group.get("initial_lr", group.get("lr")) for group in optimizer.param_groups)
+            self._rates = tuple(float(each) for each in rates if isinstance(each, Real))
 
     def facts(self) -> Facts:
         """Return the counts; raises Skip where nothing is known to compare."""

@@ -116,10 +116,10 @@ class WatchWork(RankWork):
         return 0
 
     def interrupted(self, error: BaseException) -> int | None:
-        """Wait for the end that was asked for, if it was, and tell where the script was; return its code.
+        """Wait for the end, if it was asked for, and tell where the script was; return its exit code.
 
-        Ctrl-C, and torchrun's signal, reach loader workers and other children as well: what is raised
-        since is no fault of the script's. That a peer has gone says why the end was asked for.
+        Ctrl-C, and torchrun's signal, reach loader workers as well: what is raised since is no fault of
+        the script's. That a peer has gone says why the end was asked for.
         """
         is_peers = is_victims(f"{type(error).__name__}: {error}")
         if self._code is not None or is_peers or not self.is_asked_to_end():
@@ -145,8 +145,7 @@ class WatchWork(RankWork):
             self._crashed(crash_of(SCRIPT, told))
 
     def _is_in_group(self) -> bool:
-        # What an observer raises is no matter of the script's, nor of its group.
-        return self._has_raised
+        return self._has_raised  # what an observer raises is no matter of the script's group
 
     def on_placed(self, module: Any) -> None:
         """Know on which device the script trains: what came before may not have told."""

@@ -24,7 +24,8 @@ class Pace(msgspec.Struct, frozen=True):
     and ``most`` how many of the scheduler's came after one of them, ``backwards`` how many backward
     passes in the mean, and ``per_backward`` whether the scheduler made one for each. ``planned`` is
     after how many it is at its end (0: unknown), ``idle`` how many steps the optimizer made after
-    that end, and ``batches`` how many a rank has in an epoch (0: unknown).
+    that end, and ``batches`` how many a rank has in an epoch (0: unknown). ``rest`` is the rate of the
+    last step as a part of the largest one.
     """
 
     scheduler: str
@@ -38,6 +39,7 @@ class Pace(msgspec.Struct, frozen=True):
     per_backward: bool = False
     idle: int = 0
     batches: int = 0
+    rest: float = 1.0
 
 
 def is_per_rank(pace: Pace, world_size: int) -> bool:
@@ -58,7 +60,8 @@ def ended_early(pace: Pace) -> bool:
 def ran_its_plan(pace: Pace) -> bool:
     """Return whether the scheduler came to the end of its plan, all but a rest, as the training did."""
     made = pace.total * pace.fewest
-    return made >= (1 - REST_RATIO) * pace.planned > 0 and not ended_early(pace)
+    is_done = made >= (1 - REST_RATIO) * pace.planned if pace.planned else pace.rest <= REST_RATIO
+    return is_done and not ended_early(pace)
 
 
 def is_planned_in_optimizer_steps(pace: Pace) -> bool:

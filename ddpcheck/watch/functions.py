@@ -197,7 +197,7 @@ def _sharded_modules(arguments: Any, named: Any) -> Sequence[Any]:
 
 def _is_plain(tensor: Any) -> bool:
     """Return whether it is a tensor of its own values that a backward pass may come to."""
-    if type(tensor) is not torch.Tensor or not tensor.requires_grad:
+    if type(tensor) is not torch.Tensor or not tensor.requires_grad or tensor.is_meta:
         return False
     is_captured = tensor.is_cuda and torch.cuda.is_current_stream_capturing()
     return not (_is_tracing() or is_functorch_wrapped_tensor(tensor) or is_captured)

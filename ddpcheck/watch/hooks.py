@@ -40,6 +40,7 @@ from ddpcheck.watch.trained import (
     Watched,
     device_in_use,
     device_of,
+    has_values,
     parameters_of,
     shares,
 )
@@ -219,7 +220,7 @@ class Hooks:
 
     def _going_backward(self, original: Around, tensor: Any, *arguments: Any, **named: Any) -> None:
         self._has_gone_backward = True
-        if tensor.numel() == 1:
+        if tensor.numel() == 1 and has_values(tensor):
             self.stream().emit("loss", self.step, tensor)
         entered = perf_counter()
         original(tensor, *arguments, **named)

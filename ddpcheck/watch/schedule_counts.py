@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import Any
 
 import msgspec
@@ -47,7 +48,7 @@ class ScheduleCounts:
         self._counts: dict[int, Count] = {}
         self._backwards = 0
         self._steps = 0
-        self._largest_rate = 0.0
+        self._rate = self._largest_rate = 0.0
 
     def on_built(self, live: Trained) -> None:
         """Remember the training, whose optimizer may come later."""
@@ -72,8 +73,8 @@ class ScheduleCounts:
 
     def on_gradients(self, _step: int) -> None:
         """Note which plans are at their end, though the optimizer is about to make a step."""
-        rate = max((_number(group["lr"]) for group in self._groups()), default=0.0)
-        self._largest_rate = max(self._largest_rate, rate)
+        rate = max((_number(group.get("lr", 0.0)) for group in self._groups()), default=0.0)
+        self._rate, self._largest_rate = rate, max(self._largest_rate, rate)
         is_zero = rate <= ZERO_RATIO * self._largest_rate and self._largest_rate > 0
         for count in self._counts.values():
             count.idle += is_zero or count.is_over()
@@ -91,7 +92,9 @@ class ScheduleCounts:
         """Return the paces of the schedulers that went on long enough to have one."""
         batches = batches_in(self._live.loader) if self._live is not None else None
         counted = [each for each in self._counts.values() if each.each]
-        return tuple(_pace(each, self._steps, batches or 0) for each in counted)
+        rest = self._rate / self._largest_rate if self._largest_rate else 1.0
+        paces = (_pace(each, self._steps, batches or 0) for each in counted)
+        return tuple(msgspec.structs.replace(each, rest=rest) for each in paces)
 
     def _groups(self) -> Sequence[Mapping[str, Any]]:
         optimizer = self._live.optimizer if self._live is not None else None
@@ -116,4 +119,4 @@ def _pace(count: Count, total: int, batches: int) -> Pace:
 
 def _number(rate: Any) -> float:
     # A rate that is a tensor may be on a GPU, and is not waited for: it passes for one above 0.
-    return float(rate) if isinstance(rate, (int, float)) else 1.0
+    return float(rate) if isinstance(rate, Real) else 1.0

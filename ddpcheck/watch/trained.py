@@ -71,3 +71,8 @@ def device_in_use() -> str:
     if torch.cuda.is_initialized():
         return f"cuda:{torch.cuda.current_device()}"
     return "cpu"
+
+
+def has_values(tensor: torch.Tensor) -> bool:
+    """Return whether it is no tensor of the meta device, nor a fake one, by which work is only counted."""
+    return not tensor.is_meta and type(tensor).__name__ != "FakeTensor"

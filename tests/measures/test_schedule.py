@@ -80,6 +80,8 @@ def test_a_plan_in_batches_of_one_that_accumulates() -> None:
         pytest.param(pace(planned=13), True, id="all but a rest"),
         pytest.param(pace(planned=24), False, id="half of it"),
         pytest.param(pace(), False, id="no plan is known"),
+        pytest.param(pace(rest=0.03), True, id="it came to nearly nothing"),
+        pytest.param(pace(rest=0.03, idle=3), False, id="and that early"),
         pytest.param(pace(planned=6, idle=3), False, id="it was over early"),
     ],
 )

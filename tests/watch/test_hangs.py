@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from real_ranks import Ended, watch
+from real_ranks import Ended, command, watch
 
 from ddpcheck.errors import ExitCode
 from ddpcheck.report import Verdict
@@ -49,3 +49,17 @@ def test_a_rank_that_is_slow_keeps_nobody_from_the_end(tmp_path: Path) -> None:
     ended = watched(tmp_path, "slow")
     assert (ended.found(), ended.exit_code) == ({}, 0)
     assert ended.stdout.count("came to its end") == 2
+
+
+def test_who_evaluates_alone_is_told_with_its_line_though_torchrun_ends_the_other(
+    tmp_path: Path,
+) -> None:
+    script = str(Path(SCRIPT).with_name("evaluates_alone.py"))
+    launch = ["torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
+    watched = ["-m", "ddpcheck", "watch", "--report-dir", str(tmp_path / "reports"), script]
+    ended = command(tmp_path / "reports", *launch, *watched)
+    assert ended.found() == {"ranks/other-collective": "error"}
+    (told,) = [each for each in ended.report.findings if each.id == "ranks/other-collective"]
+    assert told.ranks == (0, 1)
+    assert told.location is not None
+    assert told.location.function == "logged"
