@@ -18,7 +18,7 @@ import msgspec
 
 from ddpcheck.check import Context
 from ddpcheck.finding import Confidence, Finding, Location, Severity
-from ddpcheck.measures.words import spans
+from ddpcheck.measures.words import counted, spans
 
 KEPT_COUNT = 64
 
@@ -99,7 +99,7 @@ def _finding(files: Sequence[Mapping[int, Write]], facts: Mapping[int, Facts]) -
     return Finding(
         title=f"{len(ranks)} ranks write the same file",
         message=f"rank {spans(sorted(ranks))} wrote {write.path} after step {write.step}"
-        + (f", and {others} other files so" if others else "")
+        + (f", and {counted(others, 'other file')} likewise" if others else "")
         + ("" if one else f", on {len(machines)} machines, under one inode"),
         fix="save on one rank only (if dist.get_rank() == 0:), or to a path for each rank",
         ranks=tuple(sorted(ranks)),

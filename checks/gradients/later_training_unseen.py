@@ -58,6 +58,10 @@ class Observer:
             self._location = users_line()
         self._after += 1
 
+    def on_raise(self, _step: int, _error: BaseException) -> None:
+        """Forget what came last: it may be a turn of two optimizers, broken off."""
+        self._after = 0
+
     def facts(self) -> Facts:
         """Return the numbers; raises Skip where no training is watched."""
         self._ctx.require_watch()

@@ -19,6 +19,14 @@ from ddpcheck.check import Context
 from ddpcheck.finding import Confidence, Finding, Severity
 
 VARIABLE = "TORCHELASTIC_MAX_RESTARTS"
+# What a program raises for a mistake in it comes again with each start.
+OF_PROGRAMS = frozenset(
+    each.__name__
+    for each in (
+        *(AssertionError, AttributeError, ImportError, IndexError, KeyError, ModuleNotFoundError),
+        *(NameError, NotImplementedError, TypeError, UnboundLocalError, ZeroDivisionError),
+    )
+)
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -51,12 +59,12 @@ class Observer:
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:
     """Return an info where a training that had begun was ended by an error, for good.
 
-    What fails before the first step does so each time.
+    What fails before the first step does so each time, and so does a mistake in the program.
     """
     failed = [
         rank
         for rank, own in sorted(facts.items())
-        if own.error and own.steps and own.max_restarts == 0
+        if own.error not in {"", *OF_PROGRAMS} and own.steps and own.max_restarts == 0
     ]
     if not failed:
         return []
