@@ -64,10 +64,9 @@ class Observer:
         self._deeds, self._by_hand, self._too_soon = Deeds(), ByHand(), SummedTooSoon()
         self.parts = (self._deeds, self._by_hand, self._too_soon) if ctx.watches else ()
         self._group = () if ctx.watches else tuple(range(ctx.world_size))
-        self._unit = 0.0
+        self._unit, self._steps = 0.0, 0
         self._before: dict[str, Sketch] = {}
         self._gradients: list[dict[str, Sketch]] = []
-        self._steps = 0
         self._replica: Replica | None = None
 
     def on_built(self, live: Trained) -> None:
