@@ -89,14 +89,16 @@ def _right(bits: torch.Tensor) -> torch.Tensor:
 @cache
 def _normals(device: str) -> torch.Tensor:
     """Return normal variates [CHUNK, PROJECTIONS], float64, the same in every process."""
-    generator = torch.Generator().manual_seed(0)
-    values = torch.randn((CHUNK, PROJECTIONS), generator=generator, dtype=torch.float64)
+    generator = torch.Generator("cpu").manual_seed(0)
+    values = torch.randn(
+        (CHUNK, PROJECTIONS), generator=generator, dtype=torch.float64, device="cpu"
+    )
     return values.to(device)
 
 
 @cache
 def _signs(count: int, device: str) -> torch.Tensor:
     """Return signs [count, PROJECTIONS], +1 or -1, float64, the same in every process."""
-    generator = torch.Generator().manual_seed(1)
-    bits = torch.randint(0, 2, (count, PROJECTIONS), generator=generator)
+    generator = torch.Generator("cpu").manual_seed(1)
+    bits = torch.randint(0, 2, (count, PROJECTIONS), generator=generator, device="cpu")
     return (bits.double() * 2 - 1).to(device)

@@ -53,7 +53,11 @@ class RunningStatistics:
 
 
 def _copied(values: torch.Tensor | None) -> torch.Tensor:
-    return torch.zeros(0) if values is None else values.detach()[:KEPT_CHANNELS].float().clone()
+    return (
+        torch.zeros(0, device="cpu")
+        if values is None
+        else values.detach()[:KEPT_CHANNELS].float().clone()
+    )
 
 
 def _evaluation(snapshot: Snapshot, location: Location | None) -> Evaluation:

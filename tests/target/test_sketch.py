@@ -6,7 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ddpcheck.measures.sketch import PROJECTIONS, mean_projection, relative_difference
-from ddpcheck.target.sketch import CHUNK, digest_of, hash_bytes, sketch, sketch_all
+from ddpcheck.target.sketch import (
+    CHUNK,
+    _normals,
+    _signs,
+    digest_of,
+    hash_bytes,
+    sketch,
+    sketch_all,
+)
 
 FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
@@ -231,3 +239,12 @@ def test_the_hash_of_bytes_is_the_same_in_every_process() -> None:
     assert hash_bytes(b"ddpcheck") == 5420473984367109210
     assert len({hash_bytes(bytes([each])) for each in range(256)}) == 256
     assert 0 <= hash_bytes(b"") < 2**64
+
+
+def test_a_scripts_default_device_changes_nothing() -> None:
+    tensor = torch.arange(12.0).reshape(3, 4)
+    known = sketch(tensor)
+    for made in (_normals, _signs):
+        made.cache_clear()
+    with torch.device("meta"):
+        assert sketch(tensor) == known

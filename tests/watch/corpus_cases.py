@@ -10,6 +10,7 @@ from pathlib import Path
 from real_ranks import Ended, watch, watch_behind
 
 from ddpcheck.finding import Finding, Severity
+from ddpcheck.report import CheckOutcome
 
 CORPUS = Path(__file__).parent / "corpus"
 # What is not found yet says so: the test expects it to fail, and the scoreboard counts it.
@@ -89,7 +90,8 @@ def try_fault(script: Path, folder: Path) -> Seen:
     every = ended.report.findings
     mine = [f for f in every if (f.id, f.severity) == (expected.finding, expected.severity)]
     others = tuple(each.id for each in told if each.id != expected.finding)
-    return Seen(ended, bool(mine), any(_is_there(each, expected) for each in mine), others)
+    is_located = any(_is_there(each, expected) for each in mine)
+    return Seen(ended, bool(mine), is_located, (*others, *_raised(ended)))
 
 
 def try_clean(script: Path, folder: Path) -> Seen:
@@ -99,7 +101,14 @@ def try_clean(script: Path, folder: Path) -> Seen:
     # What is no finding may still be told as information, unless the header has it silent.
     silent = {each for each in header.get("silent", "").split(", ") if each}
     told = {each.id for each in ended.report.findings if each.id in silent}
-    return Seen(ended, None, None, (*ended.found(), *sorted(told - set(ended.found()))))
+    others = (*ended.found(), *sorted(told - set(ended.found())), *_raised(ended))
+    return Seen(ended, None, None, others)
+
+
+def _raised(ended: Ended) -> tuple[str, ...]:
+    """Return the checks that raised by themselves."""
+    checks = ended.report.checks
+    return tuple(f"{each.id} raised" for each in checks if each.outcome is CheckOutcome.ERROR)
 
 
 def _watched(script: Path, folder: Path, steps: int) -> Ended:
