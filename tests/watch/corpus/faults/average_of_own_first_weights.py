@@ -1,5 +1,4 @@
 """An average of the weights is made before DDP hands out rank 0's: it begins with each rank's own, and evaluates."""
-# fault: G01
 # finding: gradients/teacher-differs
 # severity: warning
 # ranks: 0, 1

@@ -1,5 +1,4 @@
 """A loss has a center of targets in a buffer, which each rank moves by its own batches: the loss is in no DDP."""
-# fault: B01
 # finding: buffers/go-apart
 # severity: warning
 # ranks: 0, 1

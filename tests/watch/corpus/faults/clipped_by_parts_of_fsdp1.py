@@ -1,5 +1,4 @@
 """FSDP1's gradients are clipped by torch.nn.utils, which has the norm of this rank's parts alone."""
-# fault: G09
 # finding: gradients/scaled-apart
 # severity: warning
 # ranks: 0, 1

@@ -1,5 +1,4 @@
 """Gradients of fully_shard are clipped by hand, by the norm of this rank's parts alone."""
-# fault: G09
 # finding: gradients/scaled-apart
 # severity: warning
 # ranks: 0, 1

@@ -1,5 +1,4 @@
 """One dataset is dealt out to ranks that begin with rank 0's weights, and nobody averages the gradients."""
-# fault: G01
 # finding: gradients/replicas-differ
 # severity: warning
 # ranks: 0, 1

@@ -1,5 +1,4 @@
 """Gradients are averaged by hand, but those of one head, and all are clipped by each rank's own norm after it."""
-# fault: G01
 # finding: gradients/replicas-differ
 # severity: warning
 # ranks: 0, 1

@@ -1,5 +1,4 @@
 """An optimizer that shards its state by itself leaves the gradients of small parameters as they are."""
-# fault: G01
 # finding: gradients/replicas-differ
 # severity: warning
 # ranks: 0, 1

@@ -1,5 +1,4 @@
 """Each rank makes the learning rate of its own progress; an optimizer that shards by hand hides it in large weights."""
-# fault: G01
 # finding: gradients/replicas-differ
 # severity: warning
 # ranks: 0, 1

@@ -1,5 +1,4 @@
 """An optimizer that gathers the rows of large weights makes them alike; biases stay as each rank has drawn them."""
-# fault: G01
 # finding: gradients/replicas-differ
 # severity: warning
 # ranks: 0, 1
