@@ -98,7 +98,7 @@ def _of_model(group: Ranks, used: Sequence[Used]) -> Finding | None:
         return None
     norms = {rank: each.norms for rank, each in zip(group, used, strict=True)}
     since = first_apart(norms)
-    if since is None or come_together(norms):
+    if since is None or come_together(norms) or _are_alike_by_now(norms):
         return None
     was_alike = since > 0
     is_sure = was_alike or all(each.is_average for each in used)
@@ -115,3 +115,9 @@ def _of_model(group: Ranks, used: Sequence[Used]) -> Finding | None:
         location=used[0].location,
         evidence={"step": since - 1},
     )
+
+
+def _are_alike_by_now(norms: Mapping[int, Sequence[str]]) -> bool:
+    """Return whether they are the same at the last moment that all tell of: handed out late, say."""
+    last = min(map(len, norms.values())) - 1
+    return len({each[last] for each in norms.values()}) == 1

@@ -198,6 +198,8 @@ def _of_own(told: Mapping[int, Told], drift: Drift, of_one: Drift | None) -> Fin
     """Return that ranks train models of their own; where it was to be ``of_one`` it is sure."""
     found = drift.found
     dealt = "; a DistributedSampler deals one dataset out to ranks that began with one model"
+    if not all(own.unwrapped.ended for own in told.values()):
+        dealt += "; where weights are averaged every so many steps, watch more of them (--steps)"
     return Finding(
         title=f"ranks train models of their own: {drift.title}",
         message=f"{drift.what} {_name(told, drift)} is the first of {found.differing} that differ; "

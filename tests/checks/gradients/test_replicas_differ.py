@@ -414,6 +414,10 @@ def test_one_dataset_that_is_dealt_out_to_ranks_that_began_alike_is_for_one_mode
     }
     (finding,) = judge(facts)
     assert (finding.severity, finding.location) == (Severity.WARNING, LINE)
+    assert "--steps" in finding.message
+    ended = replace(dealt, ended=True)
+    (finding,) = judge({each: replace(own, unwrapped=ended) for each, own in facts.items()})
+    assert "--steps" not in finding.message
     apart = replace(facts[1], before=OTHER_END)
     (finding,) = judge({0: facts[0], 1: apart})
     assert finding.severity is Severity.INFO

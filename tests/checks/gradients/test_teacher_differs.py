@@ -60,5 +60,9 @@ def test_one_that_is_averaged_now_and_then_is_silent() -> None:
     assert judge({0: used("s", "a", "m", "c"), 1: used("s", "b", "m", "d")}) == []
 
 
+def test_one_that_is_handed_out_after_some_steps_is_silent() -> None:
+    assert judge({0: average(*"sabcd"), 1: average(*"tebcd")}) == []
+
+
 def test_summary() -> None:
     assert summarize({0: ALIKE}) == "1 model called beside the wrapped one"
