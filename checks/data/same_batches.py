@@ -24,7 +24,7 @@ from ddpcheck.measures.words import spans
 
 # One batch may be the same by chance, or on purpose: to see whether a model can learn it.
 LEAST_BATCHES_COUNT = 2
-FIX = "give the loader sampler=DistributedSampler(dataset), or let each rank read its own part"
+FIX = "give the loader sampler=DistributedSampler(dataset); of an IterableDataset let each rank read its own part"
 Ranks = tuple[int, ...]
 
 

@@ -31,7 +31,8 @@ class Facts(msgspec.Struct, frozen=True):
     """Digests of the first inputs of the model, and the first losses, as the script computed them.
 
     ``group`` are the ranks among which DDP or FSDP averages gradients; of one that FSDP shards, ranks
-    may ``work_together`` on one batch. ``location`` is where the script calls the model.
+    may ``work_together`` on one batch. ``location`` is where the script calls the model. Inputs that
+    ``look_drawn`` may be made up.
     """
 
     inputs: tuple[str, ...]
@@ -39,6 +40,7 @@ class Facts(msgspec.Struct, frozen=True):
     losses: tuple[float, ...] = ()
     work_together: bool = False
     location: Location | None = None
+    look_drawn: bool = False
 
 
 class Observer:
@@ -61,7 +63,8 @@ class Observer:
         if not averaging.ranks or not any(inputs):
             raise Skip("no inputs of a model in DDP, or sharded, were seen that tell anything")
         losses = averaging.read_losses(of_ddp=True)
-        return Facts(inputs, averaging.ranks, losses, averaging.work_together, given.location)
+        told = (inputs, averaging.ranks, losses, averaging.work_together, given.location)
+        return Facts(*told, given.look_drawn())
 
 
 def judge(facts: Mapping[int, Facts]) -> list[Finding]:
@@ -88,14 +91,16 @@ def _are_alike(group: Ranks, own: list[Facts]) -> bool:
 
 
 def _finding(group: Ranks, own: list[Facts]) -> Finding:
+    look_drawn = all(each.look_drawn for each in own)
     return Finding(
         title=f"{len(own)} ranks give the model the same inputs",
         message=f"the first {len(own[0].inputs)} inputs are equal bit by bit on ranks {spans(group)}, among "
-        "which gradients are averaged, and so are the losses; no DataLoader gives them",
+        "which gradients are averaged, and so are the losses; no DataLoader gives them"
+        + (", and they look drawn: made up to try the model, maybe" if look_drawn else ""),
         fix="let the rank be a part of the seed that batches are drawn with, or of the place that each "
-        "rank reads them from; inputs that are made up to try the model may stay as they are",
+        "rank reads them from",
         ranks=group,
-        severity=Severity.WARNING,
-        confidence=Confidence.MEDIUM,
+        severity=Severity.INFO if look_drawn else Severity.WARNING,
+        confidence=Confidence.LOW if look_drawn else Confidence.MEDIUM,
         location=own[0].location,
     )

@@ -14,6 +14,7 @@ from ddpcheck.measures.digests import short_digest
 from ddpcheck.target.live import Trained, tensors_in
 from ddpcheck.watch.batchnorm import Look
 from ddpcheck.watch.callsite import users_line
+from ddpcheck.watch.drawn_values import look_drawn
 from ddpcheck.watch.feeds import Feed
 
 # Of each tensor, so many elements from its start tell one batch from another.
@@ -37,6 +38,10 @@ class Keepsake:
             return ""
         told = zip(self._shapes, heads, strict=True)
         return short_digest(b"|".join(shape.encode() + _bytes(head) for shape, head in told))
+
+    def heads(self) -> list[torch.Tensor]:
+        """Return the first elements of each tensor, on the CPU."""
+        return [head.cpu() for head in self._heads]
 
     def digests(self) -> tuple[str, ...]:
         """Return a digest of each tensor, '' of one that is made of one value."""
@@ -132,6 +137,10 @@ class GivenAny(Given):
         """Look at what goes into it, and no more into what was a part of it."""
         self._take_off()
         self._hook = module.register_forward_pre_hook(Look(self._called), with_kwargs=True)
+
+    def look_drawn(self) -> bool:
+        """Return whether they may be made up; waits for the device."""
+        return look_drawn([kept.heads() for kept in self._inputs])
 
     def _take_off(self) -> None:
         if self._hook is not None:

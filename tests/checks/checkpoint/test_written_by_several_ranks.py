@@ -83,7 +83,7 @@ def test_a_line_that_writes_many_files_is_one_finding() -> None:
     line = Location("/train.py", 44, "save")
     writes = tuple(Write(f"/out/step_{each}.pt", each, each, line) for each in (5, 10, 15))
     (finding,) = judge(dict.fromkeys((0, 1), Facts("m", writes)))
-    assert "/out/step_5.pt after step 5, and 2 other files so" in finding.message
+    assert "/out/step_5.pt after step 5, and 2 other files likewise" in finding.message
 
 
 def test_a_file_that_many_tensors_go_into_is_noted_once(tmp_path: Path) -> None:

@@ -16,6 +16,13 @@ def test_equal_inputs_and_losses_are_a_warning_at_the_call() -> None:
     assert summarize({0: ONE, 1: ONE}) == "the first 4 inputs of the model compared on 2 ranks"
 
 
+def test_inputs_that_look_drawn_may_be_made_up() -> None:
+    drawn = structs.replace(ONE, look_drawn=True)
+    (finding,) = judge({0: drawn, 1: drawn})
+    assert finding.severity is Severity.INFO
+    assert "made up" in finding.message
+
+
 @pytest.mark.parametrize(
     "changes",
     [
