@@ -8,7 +8,7 @@ from hosts import made_hosts, run_ranks
 SELECT = ("--select", "collectives/unequal-groups")
 
 
-@pytest.mark.parametrize("limited", [False, True])
+@pytest.mark.parametrize("limited", [False, pytest.param(True, marks=pytest.mark.thorough)])
 def test_a_host_that_is_slow_inside_is_named(tmp_path: Path, limited: bool) -> None:
     with made_hosts(2) as hosts:
         if limited:

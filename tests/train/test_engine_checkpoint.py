@@ -52,7 +52,7 @@ def zero(stage: int, **changes: Any) -> dict[str, Any]:
     "changes",
     [
         pytest.param(zero(1, precision="bf16"), marks=pytest.mark.thorough),
-        zero(2, micro_batches=2),
+        pytest.param(zero(2, micro_batches=2), marks=pytest.mark.thorough),
         pytest.param(zero(3), marks=pytest.mark.thorough),
         zero(3, world_size=3, global_batch=6),  # no tensor can be cut in three parts alike
     ],

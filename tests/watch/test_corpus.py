@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from corpus_cases import expected_of, missing_for, not_yet, scripts, try_clean, try_fault
 
-OFTEN_EACH = 16
+OFTEN_EACH = 24
 
 
 def some(files: list[Path]) -> list[Any]:
