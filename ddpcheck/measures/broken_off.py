@@ -19,7 +19,7 @@ def parted(told: Mapping[int, Testimony]) -> dict[int, str]:
     aborted = {r: t for r, t in told.items() if t.ended_by == ABORTED and t.waits and t.is_watched}
     left = {r: t for r, t in told.items() if _raised(t, PEER_LEFT)}
     asked = {r: t for r, t in told.items() if _was_asked(t)}
-    if aborted and not left and aborted.keys() | asked.keys() == told.keys():
+    if aborted and not left and {*aborted, *asked} == set(told):
         left = asked
     if not aborted or not left:
         return {}

@@ -43,7 +43,7 @@ def of_two(*small: float) -> Ranks:
 def test_what_ends_alike_of_unlike_gradients_was_kept_so() -> None:
     assert kept_alike(of_two(2.9, 2.9)) == ["weight", "bias"]
     assert kept_alike(of_two(2.9, 2.8)) == ["weight"]
-    alike = dict.fromkeys((0, 1), rank(0, 2.9))
+    alike: Ranks = dict.fromkeys((0, 1), rank(0, 2.9))
     assert kept_alike(alike) == []
 
 
