@@ -155,7 +155,7 @@ class Whereabouts:
 
     def testimony(self, interrupted_by: str = "") -> Testimony:
         """Return what there is to say of this rank right now."""
-        recorded = flight.recorded_calls()
+        recorded, backend = flight.recorded_calls()
         groups = self.groups.told() if self.groups else ()
         stop = self._stop if self._stop.is_recent else None
         if self.crash is not None:
@@ -189,7 +189,7 @@ class Whereabouts:
             calls=self.box.flight.calls,
             recorded=recorded,
             sequence=flight.sequence_number(),
-            backend=flight.recorded_backend(),
+            backend=backend,
             digest=self.box.digest,
             groups=groups,
             agent=self.silent_agent,

@@ -26,17 +26,14 @@ def switch_on(environ: MutableMapping[str, str]) -> None:
         environ[SIZE_VARIABLES[0] if newest else SIZE_VARIABLES[1]] = "2000"
 
 
-def recorded_calls() -> tuple[Call, ...]:
-    """Return the last collectives on the world group; none where there is no recorder."""
-    return tuple(_call(each) for each in _entries() if _is_worlds(each))[-KEPT_CALLS:]
+def recorded_calls() -> tuple[tuple[Call, ...], str]:
+    """Return the last collectives on the world group, and the backend of all, '' where that is not one.
 
-
-def recorded_backend() -> str:
-    """Return the backend of the recorded calls on the world group, '' where that is not one."""
-    names = {
-        str(e.get("profiling_name", "")).partition(":")[0] for e in _entries() if _is_worlds(e)
-    }
-    return names.pop() if len(names) == 1 else ""
+    There are none where there is no recorder.
+    """
+    worlds = [each for each in _entries() if _is_worlds(each)]
+    names = {str(each.get("profiling_name", "")).partition(":")[0] for each in worlds}
+    return tuple(map(_call, worlds))[-KEPT_CALLS:], names.pop() if len(names) == 1 else ""
 
 
 def pending_call() -> tuple[int, str]:
